@@ -19,10 +19,11 @@ from typing import Final
 from attrs import asdict, evolve, frozen
 from vllm_turns import PLAN, ROOT, Played, Server, Setup, play
 
+from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import read_upstream
-from interlock.serving.http.app import create_app
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import ToolServers
 
 PAGE: Final = ROOT / "docs" / "conformance" / "gateway.md"
@@ -59,8 +60,8 @@ def front(server: Server, api: str, group: str) -> Iterator[Front]:
     tools = {"code_interpreter": "python", "web_search": "browser"} if server.setup.tools else {}
     hosted = {kind: server.tool_url(name) for kind, name in tools.items()}
     family = family_of(group) if api == "vllm" else None
-    engine = Gateway([read_upstream({"url": server.url, "api": api, "family": family})], dict.fromkeys(hosted, ""))
-    with ServerThread(create_app(engine, tools=ToolServers(hosted))) as url:
+    engine = Gateway([upstream_of(UpstreamSettings(url=server.url, api=api, family=family))], dict.fromkeys(hosted, ""))
+    with ServerThread(build(Settings(), engine, tools=ToolServers(hosted))) as url:
         yield Front(server.setup, url)
 
 

@@ -1,11 +1,12 @@
-"""What an application needs to serve its own engine: `create_app(engine)` is an ASGI application. docs/engines.md builds one."""
+"""What a server for your own engine needs: `build(Settings(), engine)` returns an ASGI application. docs/engines.md has one."""
 
 try:
-    from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
-    from interlock.serving.http.app import AppSettings, create_app
+    from interlock.serving.build import build
+    from interlock.serving.engines.engine import AdmittingEngine, Engine, EngineOutput, ModelFacts, Turn
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
     from interlock.serving.requests.input_items import text_of
+    from interlock.serving.settings import Settings, SettingsError
     from interlock.serving.store import open_store
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -13,16 +14,18 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = [
+    "AdmittingEngine",
     "ApiError",
-    "AppSettings",
     "Engine",
     "EngineError",
     "EngineOutput",
     "ModelFacts",
     "PromptError",
     "ServerThread",
+    "Settings",
+    "SettingsError",
     "Turn",
-    "create_app",
+    "build",
     "open_store",
     "text_of",
 ]

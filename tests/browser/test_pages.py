@@ -13,10 +13,11 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +109,7 @@ def test_a_url_is_posted_to_once_and_shown_as_it_streams(open_page, view, server
 
 
 def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(open_page) -> None:
-    app = create_app(EmbeddedEngine(rate=8), AppSettings(api_key="secret"))
+    app = build(Settings(api_key=["secret"]), EmbeddedEngine(rate=8))
     app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys.of(["secret"])))
     with ServerThread(app) as url:
         key = {"Authorization": f"Bearer {base64.b64encode(b'x').decode()}"}

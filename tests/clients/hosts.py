@@ -15,20 +15,21 @@ from attrs import define, evolve, field, frozen
 from live.engines import prompt_text, steps
 
 from interlock.parsers.families.reference_encoders import encode
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, ModelFacts
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import read_upstream
-from interlock.serving.http.app import AppSettings, create_app
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings, UpstreamSettings
 
 ROOT = Path(__file__).parents[2]
 VLLM = ROOT / "tests" / "real_vllm"
 UNKNOWN = ModelFacts()
 KEEP_ALIVE = 0.2
 """The longest silence of a stream, in seconds, in every host."""
-SETTINGS = AppSettings(keep_alive=KEEP_ALIVE)
+SETTINGS = Settings(keep_alive=KEEP_ALIVE)
 VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 
 OURS = ("a server of our own", "a gateway over our chat")
@@ -102,7 +103,7 @@ class Listening(Engine):
 def standalone(turns, facts=UNKNOWN):
     """Serve a script with a server of our own."""
     engine = Listening(turns, facts)
-    with ServerThread(create_app(engine, SETTINGS)) as url:
+    with ServerThread(build(SETTINGS, engine)) as url:
         yield ScriptedHost(url, engine.models[0], "all", lambda: engine.prompts)
 
 
@@ -111,7 +112,7 @@ def over_chat(turns, facts=UNKNOWN):
     """Serve a script with a gateway in front of the Chat Completions of a server of our own."""
     with (
         standalone(turns, facts) as behind,
-        ServerThread(create_app(Gateway([read_upstream({"url": behind.url, "api": "chat"})]), SETTINGS)) as url,
+        ServerThread(build(SETTINGS, Gateway([upstream_of(UpstreamSettings(url=behind.url, api="chat"))]))) as url,
     ):
         yield evolve(behind, url=url)
 
@@ -137,7 +138,7 @@ def hesitant():
 
             await self._app(scope, receive, count)
 
-    app = create_app(EmbeddedEngine(rate=100), AppSettings(keep_alive=0.005))
+    app = build(Settings(keep_alive=0.005), EmbeddedEngine(rate=100))
     app.add_middleware(Counter)
     with ServerThread(app) as url:
         yield url, lambda: len(breaks)
@@ -182,12 +183,12 @@ class InVllm:
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
-        front = nullcontext(self._url) if self.api is None else ServerThread(create_app(Gateway([self._upstream()]), SETTINGS))
+        front = nullcontext(self._url) if self.api is None else ServerThread(build(SETTINGS, Gateway([self._upstream()])))
         with front as url:
             yield ScriptedHost(url, "tiny", self.recalls, partial(_lines, prompts))
 
     def _upstream(self):
-        return read_upstream({"url": self._url, "api": self.api})
+        return upstream_of(UpstreamSettings(url=self._url, api=self.api))
 
 
 def _lines(prompts):

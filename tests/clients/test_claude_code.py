@@ -11,8 +11,8 @@ from clients.test_codex import answer, call
 from live.chunk_shapes import chunk
 from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream, stream
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 
 CLAUDE = HERE / "node_modules" / ".bin" / "claude"
@@ -177,7 +177,7 @@ def test_interlock_run_runs_claude_code(folder):
 
 
 def test_claude_code_calls_a_tool_without_a_model(folder):
-    with ServerThread(create_app(EmbeddedEngine(), hosts.SETTINGS)) as url:
+    with ServerThread(build(hosts.SETTINGS, EmbeddedEngine())) as url:
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "none", "ANTHROPIC_MODEL": MODEL}
         events = claude(folder, "-p", "Run Bash: cat notes.txt", **variables)
     assert ("tool_result", "helo", False) in transcript(events)

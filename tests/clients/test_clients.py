@@ -7,8 +7,8 @@ from clients.hosts import OURS, SETTINGS, hesitant
 from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 
 NODE = ["node"]
@@ -51,7 +51,7 @@ def output_text(ran):
 
 @pytest.mark.parametrize("command", [*SCRIPTS.values(), *MESSAGES.values(), *CHAT.values()], ids=[*SCRIPTS, *MESSAGES, *CHAT])
 def test_a_client_calls_a_tool_and_uses_its_answer(command):
-    with ServerThread(create_app(EmbeddedEngine(), SETTINGS)) as url:
+    with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
 
@@ -128,7 +128,7 @@ def comparable(value, dropped):
     ids=["Python", "Node"],
 )
 def test_what_an_sdk_accumulates_is_the_whole_answer(command, dropped):
-    with ServerThread(create_app(EmbeddedEngine(), SETTINGS)) as url:
+    with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert ran.returncode == 0, ran.stderr
     pairs = [[comparable(each, dropped) for each in pair] for pair in json.loads(ran.stdout)]
@@ -148,6 +148,6 @@ SUITES = {
 def test_llm_comply(suite):
     model, count = SUITES[suite]
     command = [COMPLY, "run", "-k", "none", "-m", model, "--format", suite, "--json"]
-    with ServerThread(create_app(EmbeddedEngine((model,)), SETTINGS)) as url:
+    with ServerThread(build(SETTINGS, EmbeddedEngine((model,)))) as url:
         ran = run([*command, "-u", f"{url}/v1", "-H", "OpenResponses-Version:2026-04-24"], HERE)
     assert json.loads(ran.stdout)["summary"] == {"total": count, "passed": count, "failed": 0, "skipped": 0}, ran.stdout

@@ -11,9 +11,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from interlock.serving.cli.options import settings_of
 from interlock.serving.cli.serve import serve
-from interlock.serving.engines.upstream.gateway_config import read_config
+from interlock.serving.engines.upstream.gateway_config import upstreams_of
 from interlock.serving.metrics import METRICS
+from interlock.serving.settings import options, read_settings, variable
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -48,21 +50,20 @@ def test_the_command_has_its_options(name, monkeypatch) -> None:
     monkeypatch.chdir(DEPLOY)
     subcommand, *arguments = [argument.replace("/etc/interlock/gateway.toml", "gateway.toml") for argument in command(name)]
     context = serve.make_context(subcommand, arguments, help_option_names=["-h", "--help"])  # the command caches its help option
-    assert (subcommand, context.params["port"]) == ("serve", 8000)
+    with context:
+        assert (subcommand, settings_of().port) == ("serve", 8000)
 
 
 def test_the_gateways_have_settings_of_the_command_and_of_upstreams() -> None:
-    settings = read_config(DEPLOY / "gateway.toml")
-    assert {f"--{name.replace('_', '-')}" for name in settings.serve} <= OPTIONS.keys()
-    (upstream,) = settings.upstreams()
+    (upstream,) = upstreams_of(read_settings({"config": DEPLOY / "gateway.toml"}, environment={}))
     assert upstream.client.url == "http://vllm:8000/v1"
     assert tomllib.loads(TEXTS["gateway.toml"])["upstream"][0]["aliases"]["gpt-4o"] in COMPOSE["services"]["vllm"]["command"]
 
 
 def test_every_variable_is_read_by_the_command() -> None:
-    read = {name for option in serve.params for name in ([option.envvar] if isinstance(option.envvar, str) else [])}
+    read = {variable(name) for name, option in options().items() if option.has_variable}
     named = {name for text in TEXTS.values() for name in re.findall(r"\bINTERLOCK_[A-Z_]+", text)}
-    assert named - read == {"INTERLOCK_KEYS", "INTERLOCK_REQUIRED", "INTERLOCK_SITE", "INTERLOCK_GATEWAYS"}
+    assert named - read == {"INTERLOCK_SITE", "INTERLOCK_GATEWAYS"}
 
 
 def test_all_ports_of_gateways_are_that_of_the_command() -> None:

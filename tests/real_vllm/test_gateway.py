@@ -9,10 +9,11 @@ from playing import CHANCE, body, is_aborted, judged, metric, stream, summary, w
 from servers import FAMILIES
 from turns import HARMONY, PARSED, THINK, Turn, family_turns
 
+from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
-from interlock.serving.http.app import create_app
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import ToolServers
 
 TOKENS = pytest.mark.parametrize("server", ["stock-harmony"], indirect=True)
@@ -24,8 +25,8 @@ def gateway(server, api, family=None):
     """Serve a gateway in front of a server, and yield its URL."""
     hosted = {name: f"http://127.0.0.1:{tool.port}/sse" for name, tool in server._tools.items()}
     servers = {"code_interpreter": hosted["python"], "web_search": hosted["browser"]} if hosted else {}
-    upstream = UpstreamSettings(url=server.url, api=api, family=family, aliases={"mine": "tiny"}).upstream()
-    with ServerThread(create_app(Gateway([upstream], dict.fromkeys(servers, "")), tools=ToolServers(servers))) as url:
+    upstream = upstream_of(UpstreamSettings(url=server.url, api=api, family=family, aliases={"mine": "tiny"}))
+    with ServerThread(build(Settings(), Gateway([upstream], dict.fromkeys(servers, "")), tools=ToolServers(servers))) as url:
         yield url
 
 

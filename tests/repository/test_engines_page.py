@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from openai import OpenAI, RateLimitError
 
-from interlock.serve import ApiError, ServerThread, create_app
+from interlock.serve import ApiError, ServerThread
+from interlock.serving.build import build
+from interlock.serving.settings import Settings
 from interlock.testing import assert_legal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text("utf-8")
@@ -33,7 +35,7 @@ def test_the_page_prints_what_it_says(capsys, names):
 
 
 def test_a_refusal_keeps_its_status_whether_the_client_streams_or_not(names):
-    with ServerThread(create_app(names["BusyParrot"]())) as url, client_of(url) as client:
+    with ServerThread(build(Settings(), names["BusyParrot"]())) as url, client_of(url) as client:
         for stream in (False, True):
             with pytest.raises(RateLimitError, match=r"The parrot is asleep\.") as refused:
                 client.responses.create(**ASK, stream=stream)
@@ -44,7 +46,7 @@ def test_a_refusal_keeps_its_status_whether_the_client_streams_or_not(names):
 def test_an_engine_that_admits_a_turn_generates_it(names):
     engine = names["BusyParrot"]()
     engine.busy = False
-    with ServerThread(create_app(engine)) as url, client_of(url) as client:
+    with ServerThread(build(Settings(), engine)) as url, client_of(url) as client:
         assert client.responses.create(**ASK).output_text == "Polly wants a cracker. "
 
 
@@ -55,7 +57,7 @@ def test_a_refusal_after_the_response_began_fails_it_with_the_message(names):
                 yield output
                 raise ApiError(429, "The parrot fell asleep.")
 
-    with ServerThread(create_app(Late())) as url, client_of(url) as client:
+    with ServerThread(build(Settings(), Late())) as url, client_of(url) as client:
         failed = client.responses.create(**ASK)
         assert (failed.status, failed.output_text) == ("failed", "Polly ")
         assert failed.error.to_dict() == {"code": "rate_limit_exceeded", "message": "The parrot fell asleep."}
@@ -64,7 +66,7 @@ def test_a_refusal_after_the_response_began_fails_it_with_the_message(names):
 
 
 def test_a_response_in_the_background_fails_where_another_is_refused(names):
-    with ServerThread(create_app(names["BusyParrot"]())) as url, client_of(url) as client:
+    with ServerThread(build(Settings(), names["BusyParrot"]())) as url, client_of(url) as client:
         with client.responses.create(**ASK, background=True, stream=True) as stream:
             *_, last = stream
         assert (last.type, last.response.error.message) == ("response.failed", "The parrot is asleep.")

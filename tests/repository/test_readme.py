@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from openai import OpenAI
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.serving.tools.code_interpreter import CodeInterpreter
 from interlock.serving.tools.hosting import ToolServers
 
@@ -27,7 +28,7 @@ def block(language: str, holding: str) -> str:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers({"code_interpreter": CodeInterpreter()}))) as served:
+    with ServerThread(build(Settings(), EmbeddedEngine(), tools=ToolServers({"code_interpreter": CodeInterpreter()}))) as served:
         yield served
 
 

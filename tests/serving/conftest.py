@@ -10,9 +10,10 @@ import httpx
 import pytest
 import uvicorn.server
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 
 default_timeout = signature(httpx.get).parameters["timeout"].default
 default_timeout.connect = default_timeout.read = default_timeout.write = default_timeout.pool = 300.0
@@ -29,7 +30,7 @@ uvicorn.server.asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": lambda sec
 @pytest.fixture(scope="session")
 def url():
     """The URL of a server with the embedded engine, which all tests share."""
-    with ServerThread(create_app(EmbeddedEngine())) as url:
+    with ServerThread(build(Settings(), EmbeddedEngine())) as url:
         yield url
 
 
@@ -39,7 +40,7 @@ def serve():
 
     @contextmanager
     def serve_engine(engine, *, store=None, tools=None, **settings):
-        with ServerThread(create_app(engine, AppSettings(**settings), store=store, tools=tools)) as url:
+        with ServerThread(build(Settings(**settings), engine, store=store, tools=tools)) as url:
             yield url
 
     return serve_engine

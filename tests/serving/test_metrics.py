@@ -16,7 +16,8 @@ import interlock
 from interlock.serving import metrics
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.settings import UpstreamSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -56,7 +57,7 @@ def test_a_response_through_a_gateway_is_counted_by_both_servers(serve) -> None:
     with changed() as counts, serve(EmbeddedEngine()) as upstream:
         port = upstream.rpartition(":")[2]
         settings = UpstreamSettings(url=f"{upstream}/v1", api="responses", aliases={"fast": MODEL})
-        with serve(Gateway([settings.upstream()])) as url:
+        with serve(Gateway([upstream_of(settings)])) as url:
             body = ask_for(url, model="fast", stream=True).text
             assert "response.completed" in body
             assert samples(httpx.get(f"{url}/metrics").text).keys() >= {("interlock_open_streams",)}
@@ -117,7 +118,7 @@ def test_a_response_in_progress_is_an_open_stream(serve) -> None:
 
 
 def test_refused_requests_have_a_reason_that_is_known(serve) -> None:
-    with changed() as counts, serve(EmbeddedEngine(), api_key="k") as url:
+    with changed() as counts, serve(EmbeddedEngine(), api_key=["k"]) as url:
         headers = {"authorization": "Bearer k"}
         httpx.post(f"{url}/v1/responses", json={"model": MODEL, "input": "Hello"})
         httpx.post(f"{url}/v1/responses", json={"model": "gone", "input": "Hello"}, headers=headers)
@@ -165,16 +166,16 @@ def status(url, key=None):
 def test_the_page_needs_a_key_where_the_server_needs_one(serve) -> None:
     with serve(EmbeddedEngine()) as url:
         assert status(url) == 200
-    with serve(EmbeddedEngine(), api_key="k") as url:
+    with serve(EmbeddedEngine(), api_key=["k"]) as url:
         assert [status(url), status(url, "other"), status(url, "k")] == [401, 401, 200]
-    with serve(EmbeddedEngine(), api_key="k", metrics_key="m") as url:
+    with serve(EmbeddedEngine(), api_key=["k"], metrics_key="m") as url:
         assert [status(url), status(url, "k"), status(url, "m")] == [401, 401, 200]
     with serve(EmbeddedEngine(), metrics_key="m") as url:
         assert [status(url), status(url, "m"), ask_for(url).status_code] == [401, 200, 200]
 
 
 def test_no_key_that_a_gateway_only_passes_on_reads_the_page(serve) -> None:
-    gateway = Gateway([UpstreamSettings(url="http://127.0.0.1:9/v1", pass_key=True).upstream()])
+    gateway = Gateway([upstream_of(UpstreamSettings(url="http://127.0.0.1:9/v1", pass_key=True))])
     with serve(gateway) as url:
         assert [status(url), status(url, "any")] == [401, 401]
     with serve(gateway, metrics_key="m") as url:

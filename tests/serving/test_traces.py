@@ -15,7 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from interlock.serving import traces
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.settings import UpstreamSettings
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -65,7 +66,7 @@ def attributes(model, response):
 def test_a_trace_goes_through_a_gateway_to_the_server_behind_it(serve, spans) -> None:
     with serve(EmbeddedEngine()) as upstream:
         settings = UpstreamSettings(url=f"{upstream}/v1", api="responses", aliases={"fast": MODEL})
-        with serve(Gateway([settings.upstream()])) as url:
+        with serve(Gateway([upstream_of(settings)])) as url:
             headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "baggage": "secret=1"}
             answer = httpx.post(f"{url}/v1/responses", json={"model": "fast", "input": "Hello"}, headers=headers).json()
     port = int(upstream.rpartition(":")[2])
@@ -121,7 +122,7 @@ def test_tools_are_children_of_the_response(spans, exporter) -> None:
 
 def test_a_failure_of_the_upstream_is_the_error_of_its_call(serve, spans) -> None:
     settings = UpstreamSettings(url="http://127.0.0.1:9/v1", models=["m"], retries=0)
-    with serve(Gateway([settings.upstream()])) as url:
+    with serve(Gateway([upstream_of(settings)])) as url:
         answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hello"})
     assert answer.status_code == 502
     errors = {key[:2]: value[2].get("error.type") for key, value in spans().items()}

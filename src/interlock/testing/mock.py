@@ -29,13 +29,14 @@ try:
     from starlette.datastructures import Headers
     from starlette.types import Message, Receive, Scope, Send
 
+    from interlock.serving.build import build
     from interlock.serving.engines.script import Call, Conversation, Ending, Failure, ScriptRule, ScriptStep, When, read_rules
     from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine
     from interlock.serving.http.answers import error_response
-    from interlock.serving.http.app import create_app
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
     from interlock.serving.responses.active_runs import ActiveRuns
+    from interlock.serving.settings import Settings
     from interlock.serving.tools.tool_runner import ScriptedTools
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -283,7 +284,7 @@ class MockServer:
     def open(self, mock: Mock) -> tuple[str, Callable[[], None]]:
         """Serve a mock, and return its URL and a function that ends it."""
         name, engine = next(self._names), ScriptedEngine(mock.rules)
-        app = create_app(engine, tools=ScriptedTools(engine))
+        app = build(Settings(), engine, tools=ScriptedTools(engine))
         lifespan = app.router.lifespan_context(app)
         loop = self._loop
         assert loop is not None  # noqa: S101 - the server has started

@@ -19,11 +19,12 @@ from click.testing import CliRunner
 from openai import OpenAI
 
 import interlock
+from interlock.serving.build import build
 from interlock.serving.cli.commands import COMMANDS, app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_frames, replay_response
 from interlock.serving.http import server
-from interlock.serving.http.app import AppSettings, create_app
+from interlock.serving.settings import Settings
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -220,7 +221,7 @@ def test_the_garbage_collector_waits_until_the_server_is_ready(monkeypatch) -> N
 
 def test_an_application_refuses_an_invalid_key_too() -> None:
     with pytest.raises(ValueError, match="the key is empty"):
-        create_app(EmbeddedEngine(), AppSettings(api_key=""))
+        build(Settings(api_key=[""]), EmbeddedEngine())
 
 
 def test_serve_replays_a_script() -> None:

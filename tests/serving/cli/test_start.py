@@ -53,13 +53,14 @@ def test_a_light_command_imports_no_heavy_package(command, others) -> None:
 
 SERVER = """
 import json, sys, urllib.request
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.serving.tools.hosting import ToolServers
 body = {"model": "interlock-embedded", "input": "hi", "stream": True, "tool_choice": "auto", "reasoning": {"effort": "low"}}
 body["tools"] = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
-with ServerThread(create_app(EmbeddedEngine(), tools=ToolServers())) as url:
+with ServerThread(build(Settings(), EmbeddedEngine())) as url:
     request = urllib.request.Request(f"{url}/v1/responses", json.dumps(body).encode(), {"content-type": "application/json"})
     assert urllib.request.urlopen(request).read().endswith(b"[DONE]\\n\\n")
 print(*sorted({"cryptography", "httpx2", "mcp", "mcp_types", "openai", "psycopg"} & sys.modules.keys()))

@@ -6,12 +6,13 @@ import pytest
 from live.dialects import post_message
 
 from interlock.parsers import Chunk, Tagged
+from interlock.serving.build import build
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.engines.recordings import RecordedTurn, Recording, RecordingError, ToolResult, read, rechunk, write
 from interlock.serving.engines.script import recorded_rule
 from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 
 HEADER = '{"interlock_recording": 1, "format": "harmony", "request": {"model": "m"}}'
 
@@ -65,7 +66,7 @@ def test_the_stop_string_that_ended_a_turn_is_kept() -> None:
     assert once.turns[0].outputs[-1].stop_sequence == "END"
     assert read(write(once)) == once
     assert rechunk(once, 1).turns[0].outputs[-1].stop_sequence == "END"
-    with ServerThread(create_app(ScriptedEngine([recorded_rule(once)]))) as url:
+    with ServerThread(build(Settings(), ScriptedEngine([recorded_rule(once)]))) as url:
         message = post_message(url, model="interlock-script", stop_sequences=["END"]).json()
     assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", "END")
 

@@ -7,11 +7,12 @@ import httpx
 import pytest
 from live.wire import bodies, without_chance
 
+from interlock.serving.build import build
 from interlock.serving.engines.recordings import EPOCH, Recording, read, replay_events, replay_frames, replay_response
 from interlock.serving.engines.script import recorded_rule
 from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.serving.tools.tool_runner import ScriptedTools
 
 ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl"))}
@@ -66,7 +67,7 @@ def test_turns_after_the_end_of_a_response_are_ignored() -> None:
 def test_a_served_recording_is_the_replayed_one(recorded) -> None:
     engine = ScriptedEngine([recorded_rule(recorded)])
     request = {"input": "Hi", **recorded.request, "model": "scripted", "stream": True}
-    with ServerThread(create_app(engine, tools=ScriptedTools(engine))) as url:
+    with ServerThread(build(Settings(), engine, tools=ScriptedTools(engine))) as url:
         answer = httpx.post(f"{url}/v1/responses", json=request)
     response = bodies(answer.content)[-1]["response"]
     assert without_chance(response) == without_chance({**replay_response(recorded), "model": "scripted"})

@@ -10,12 +10,13 @@ from jsonschema import Draft202012Validator
 from live.chunk_shapes import call, chunk
 from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
 
+from interlock.serving.build import build
 from interlock.serving.engines.script import Conversation, ScriptError, ScriptStep, read_rules
 from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder, recorded_step
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings, UpstreamSettings
 
 DOCS = Path(__file__).parents[3] / "docs"
 TOML = """
@@ -118,13 +119,13 @@ def test_what_an_upstream_answers_is_recorded_and_served_again_without_keys(tmp_
     path = tmp_path / "script.json"
     with serve_upstream(ScriptedUpstream(replies, ("m",), None)) as upstream_url:
         settings = UpstreamSettings(url=upstream_url, key="sk-upstream", retries=0)
-        gateway = RecordingGateway([settings.upstream()], recorder=ScriptRecorder(path))
-        with ServerThread(create_app(gateway)) as url:
+        gateway = RecordingGateway([upstream_of(settings)], recorder=ScriptRecorder(path))
+        with ServerThread(build(Settings(), gateway)) as url:
             recorded = converse(url, headers={"authorization": "Bearer sk-client"})
     script = json.loads(path.read_text())
     Draft202012Validator(json.loads((DOCS / "script.schema.json").read_text())).validate(script)
     assert "sk-" not in path.read_text()
-    with ServerThread(create_app(ScriptedEngine(read_rules(path)))) as url:
+    with ServerThread(build(Settings(), ScriptedEngine(read_rules(path)))) as url:
         assert converse(url) == recorded
     assert [status for status, _ in recorded] == [429, 200, 200, 200]
     assert [(rule["when"], [sorted(step) for step in rule["steps"]]) for rule in script["rules"]] == [

@@ -5,10 +5,11 @@ import pytest
 from live.dialects import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_steps, step, steps
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.serving.tools.tool_runner import ScriptedTools
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -22,7 +23,7 @@ USAGE = {"include_usage": True}
 def seen(*messages, **body):
     """The turn that the engine gets for a request."""
     engine = StagedEngine(steps(ANSWER))
-    with ServerThread(app.create_app(engine)) as url:
+    with ServerThread(build(Settings(), engine)) as url:
         answer = post_chat(url, messages=[*messages] or [USER], **body)
         assert answer.status_code == 200, answer.text
     return engine.turns[0]
@@ -64,7 +65,7 @@ def test_a_web_search_is_refused_unless_the_server_runs_it(url) -> None:
     message = "This server does not run 'web_search'. Start it with --web-search or --tool-server, or omit the tool."
     assert refused.json()["error"]["message"] == message
     engine = StagedEngine(steps(ANSWER))
-    with ServerThread(app.create_app(engine, tools=ScriptedTools(ScriptedEngine(())))) as other:
+    with ServerThread(build(Settings(), engine, tools=ScriptedTools(ScriptedEngine(())))) as other:
         assert post_chat(other, web_search_options={"search_context_size": "low"}).status_code == 200
     assert engine.turns[0].request.tools == ({"type": "web_search", "search_context_size": "low"},)
 
@@ -233,7 +234,7 @@ def test_what_is_wrong_is_refused_by_its_name_in_chat(url, body, param, code) ->
 
 
 def test_the_errors_of_the_server_are_in_the_words_of_chat(serve) -> None:
-    with serve(StagedEngine(steps(ANSWER)), api_key="sesame", max_body_bytes=2_000) as url:
+    with serve(StagedEngine(steps(ANSWER)), api_key=["sesame"], max_body_bytes=2_000) as url:
         assert error_of(post_chat(url))[0] == 401
         with httpx.Client(headers={"authorization": "Bearer sesame"}, base_url=url) as client:
 

@@ -80,7 +80,7 @@ def test_a_file_names_the_allowed_hosts(tmp_path) -> None:
     ],
 )
 def test_a_websocket_of_a_foreign_host_or_page_is_refused_with_the_reason(serve, headers, refusal) -> None:
-    with serve(EmbeddedEngine(), allowed_hosts=["api.example"]) as url:
+    with serve(EmbeddedEngine(), allowed_host=["api.example"]) as url:
         address = url.replace("http", "ws") + "/v1/responses"
         fields = {name: value for name, value in headers.items() if name != "host"}
         with pytest.raises(InvalidStatus) as refused, connect_as(address, headers["host"], fields):

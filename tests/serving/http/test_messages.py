@@ -15,12 +15,13 @@ from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, step
 from live.mcp_servers import Workshop, running
 from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
-from interlock.serving.http import app
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS
+from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.tool_runner import NullTools
 
 CALLS = f"{REASONING}{CALL}<|call|>"
@@ -32,7 +33,7 @@ USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "
 def seen(*messages, server_tools=None, **body):
     """The turn that the engine gets for a request."""
     engine = StagedEngine(steps(ANSWER))
-    with ServerThread(app.create_app(engine, tools=server_tools)) as url:
+    with ServerThread(build(Settings(), engine, tools=server_tools)) as url:
         answer = post_message(url, messages=[*messages] or [USER], **body)
         assert answer.status_code == 200, answer.text
     return engine.turns[0]
@@ -373,7 +374,7 @@ def test_a_prompt_that_is_too_long_ends_a_stream_with_the_words_that_clients_kno
 
 
 def test_the_errors_of_the_server_are_in_the_words_of_messages(serve) -> None:
-    with serve(StagedEngine(steps(ANSWER)), api_key="sesame", max_body_bytes=2_000) as url:
+    with serve(StagedEngine(steps(ANSWER)), api_key=["sesame"], max_body_bytes=2_000) as url:
         key = {"x-api-key": "sesame"}
         assert post_message(url, headers={**VERSION, **key}).status_code == 200
         assert post_message(url, headers={"authorization": "Bearer sesame"}).status_code == 200
@@ -425,7 +426,7 @@ def test_a_message_beyond_the_limit_is_refused_with_retry_after(serve) -> None:
 
 
 def test_a_server_that_ends_is_overloaded() -> None:
-    application = app.create_app(StagedEngine(steps(ANSWER)))
+    application = build(Settings(), StagedEngine(steps(ANSWER)))
     with ServerThread(application) as url:
         application.state.active_runs.refuse()
         refused = post_message(url, stream=True)
@@ -486,8 +487,8 @@ def patient_gateway(gate, reply):
         await upstream(scope, receive, send)
 
     with serve_upstream(application) as url:
-        engine = Gateway([UpstreamSettings(url=url, retries=0).upstream()])
-        with ServerThread(app.create_app(engine, app.AppSettings(keep_alive=0.01))) as gateway_url:
+        engine = Gateway([upstream_of(UpstreamSettings(url=url, retries=0))])
+        with ServerThread(build(Settings(keep_alive=0.01), engine)) as gateway_url:
             yield gateway_url
 
 
@@ -540,8 +541,6 @@ def test_no_ping_follows_the_end() -> None:
 
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers}
-    asyncio.run(
-        app.create_app(StagedEngine(steps(ANSWER)), app.AppSettings(keep_alive=1e-9), tools=Tools())(scope, receive, send)
-    )
+    asyncio.run(build(Settings(keep_alive=1e-9), StagedEngine(steps(ANSWER)), tools=Tools())(scope, receive, send))
     assert [message["more_body"] for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
     assert messages_of(b"".join(message["body"] for message in sent[1:]))[-1]["type"] == "message_stop"

@@ -3,15 +3,15 @@
 import pytest
 from live.open_responses import CASES, Suite
 
-from interlock.events.dialects import OPEN_RESPONSES
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 
 
 @pytest.fixture(scope="module")
 def suite():
-    with ServerThread(create_app(EmbeddedEngine(), AppSettings(dialect=OPEN_RESPONSES))) as url:
+    with ServerThread(build(Settings(dialect="open_responses"), EmbeddedEngine())) as url:
         yield Suite(url, MODEL)
 
 

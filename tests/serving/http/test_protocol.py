@@ -10,11 +10,12 @@ import pytest
 from live.raw_socket import DEFLATE, TAIL, deflated, framed, raw_socket
 from websockets.frames import CloseCode, Opcode
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http import bounded_protocol as protocol
 from interlock.serving.http import server
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 
 ASK = {"type": "response.create", "model": MODEL, "input": "Hi", "store": False, "generate": False}
 MIB = 2**20
@@ -80,7 +81,7 @@ def small():
     """The URL of a server that takes small messages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(server, "MAX_BODY_BYTES", MIB)
-        with ServerThread(create_app(EmbeddedEngine())) as url:
+        with ServerThread(build(Settings(), EmbeddedEngine())) as url:
             yield url
 
 
@@ -122,7 +123,7 @@ def test_small_frames_are_counted_for_a_second(small, monkeypatch) -> None:
 def test_a_client_that_pings_and_never_reads_is_paused_and_then_aborted(monkeypatch) -> None:
     monkeypatch.setattr(protocol, "MAX_SMALL", 10**9)
     monkeypatch.setattr(protocol, "ABORT_SECONDS", 0)
-    running, pings, sent = ServerThread(create_app(EmbeddedEngine())), framed(Opcode.PING, b"a" * 125) * 1000, 0
+    running, pings, sent = ServerThread(build(Settings(), EmbeddedEngine())), framed(Opcode.PING, b"a" * 125) * 1000, 0
     with running as url, raw_socket(url) as client, httpx.Client() as other_clients:
         client.connection.settimeout(0)
         patience = 20

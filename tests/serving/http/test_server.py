@@ -15,8 +15,9 @@ from live.engines import ANSWER, Gate, StagedEngine, step
 from live.wire import bodies
 from openai import DEFAULT_CONNECTION_LIMITS
 
-from interlock.serving.http.app import create_app
+from interlock.serving.build import build
 from interlock.serving.http.server import Server, ServerThread, listen, url_of
+from interlock.serving.settings import Settings
 
 STREAM = {"model": "staged", "input": "Hi", "stream": True}
 
@@ -24,7 +25,7 @@ STREAM = {"model": "staged", "input": "Hi", "stream": True}
 def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
-    server = ServerThread(create_app(engine))
+    server = ServerThread(build(Settings(), engine))
     with server as url, httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
         assert gate.reached.wait(10)
         server.stop()
@@ -37,7 +38,7 @@ def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
 
 def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> None:
     gate = Gate()
-    server = ServerThread(create_app(StagedEngine([step(ANSWER), gate, step("", "stop")])), drain=600)
+    server = ServerThread(build(Settings(), StagedEngine([step(ANSWER), gate, step("", "stop")])), drain=600)
     with server as url, httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
         assert gate.reached.wait(10)
         stopping = threading.Thread(target=server.stop)
@@ -57,14 +58,14 @@ def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> N
 def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None:
     engine = StagedEngine([])
     engine.format = "unknown"
-    with pytest.raises(RuntimeError, match="the server did not start"), ServerThread(create_app(engine)):
+    with pytest.raises(RuntimeError, match="the server did not start"), ServerThread(build(Settings(), engine)):
         pytest.fail("the server has started")
     assert "unknown" in caplog.text
 
 
 def test_a_request_that_arrives_during_a_shutdown_is_refused() -> None:
     engine = StagedEngine([step(ANSWER, "stop")])
-    app = create_app(engine)
+    app = build(Settings(), engine)
     app.state.active_runs.end()
     with ServerThread(app) as url:
         answer = httpx.post(f"{url}/v1/responses", json=STREAM)
@@ -74,14 +75,14 @@ def test_a_request_that_arrives_during_a_shutdown_is_refused() -> None:
 
 
 def test_an_ended_response_leaves_nothing_in_memory() -> None:
-    app = create_app(StagedEngine([step(ANSWER, "stop")]))
+    app = build(Settings(), StagedEngine([step(ANSWER, "stop")]))
     with ServerThread(app) as url:
         bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
     assert len(app.state.active_runs) == 0
 
 
 def test_an_idle_connection_is_closed_by_the_sdk_before_the_server_closes_it() -> None:
-    server = Server(create_app(StagedEngine([])), lambda: None, "warning")
+    server = Server(build(Settings(), StagedEngine([])), lambda: None, "warning")
     assert DEFAULT_CONNECTION_LIMITS.keepalive_expiry is not None
     assert server.config.timeout_keep_alive > 2 * DEFAULT_CONNECTION_LIMITS.keepalive_expiry
 

@@ -21,13 +21,14 @@ from websockets.sync.client import connect
 
 from interlock.events.dialects import OPENAI
 from interlock.fsm.table import Machine
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.socket_memory import Limits, SocketMemory
+from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
 from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.settings import Settings, SocketLimits
 from interlock.serving.store import MemoryStore, StoredResponse
 from interlock.verify.oracle import check
 
@@ -188,7 +189,7 @@ def test_lanes_run_side_by_side_and_each_in_its_order(serve) -> None:
 def test_limits_refuse_one_request_and_leave_the_others(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with serve(engine, socket_limits=Limits(in_flight=2, lanes=1)) as url, client(url) as socket:
+    with serve(engine, socket_limits=SocketLimits(in_flight=2, lanes=1)) as url, client(url) as socket:
         socket.send(STAGED, stream_id="a")
         assert gate.reached.wait(PATIENCE)
         socket.send(STAGED, stream_id="b")
@@ -228,7 +229,7 @@ def test_no_unexpected_frame_fails_the_request_in_flight(serve, kind, stream_id)
 def test_requests_are_bounded_in_bytes(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with serve(engine, socket_limits=Limits(memory_bytes=2000)) as url, client(url) as socket:
+    with serve(engine, socket_limits=SocketLimits(memory_bytes=2000)) as url, client(url) as socket:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)
         socket.send(STAGED, input="x" * 1500)
@@ -240,7 +241,7 @@ def test_requests_are_bounded_in_bytes(serve) -> None:
 
 
 def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(serve) -> None:
-    with serve(EmbeddedEngine(), socket_limits=Limits(memory_bytes=60_000)) as url, client(url) as socket:
+    with serve(EmbeddedEngine(), socket_limits=SocketLimits(memory_bytes=60_000)) as url, client(url) as socket:
         first, second, third = (
             socket.ask(store=False, generate=False, input="x" * 20_000, stream_id=name)[-1]["response"]["id"] for name in "abc"
         )
@@ -257,7 +258,7 @@ def test_the_least_recently_used_response_is_evicted_and_the_error_says_so(serve
 
 
 def test_a_stored_response_is_continued_although_its_lane_evicted_it(serve) -> None:
-    with serve(EmbeddedEngine(), socket_limits=Limits(memory_bytes=10_000)) as url, client(url) as socket:
+    with serve(EmbeddedEngine(), socket_limits=SocketLimits(memory_bytes=10_000)) as url, client(url) as socket:
         first = socket.ask(generate=False, input="x" * 8_000)[-1]["response"]["id"]
         assert socket.ask(generate=False, previous_response_id=first)[-1]["type"] == "response.completed"
 
@@ -273,7 +274,7 @@ def test_a_closed_connection_leaves_nothing_in_memory() -> None:
     before = len(leave())
     gc.disable()
     try:
-        app = create_app(EmbeddedEngine())
+        app = build(Settings(), EmbeddedEngine())
         with ServerThread(app) as url, client(url) as socket:
             for frame in frames:
                 assert socket.ask(frame)[-1]["type"] == "response.completed"
@@ -372,7 +373,7 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
 def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
-    with serve(engine, socket_limits=Limits(lifetime=3)) as url, client(url) as socket:
+    with serve(engine, socket_limits=SocketLimits(lifetime=3)) as url, client(url) as socket:
         socket.send(STAGED, stream_id="runs")
         assert gate.reached.wait(PATIENCE)
         codes = []
@@ -387,7 +388,7 @@ def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(serve) -> N
 
 def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> None:
     gate = Gate()
-    server = ServerThread(create_app(StagedEngine([gate])))
+    server = ServerThread(build(Settings(), StagedEngine([gate])))
     with server as url, client(url) as socket, client(url) as idle:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)
@@ -402,7 +403,7 @@ def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> N
 
 def test_a_drain_completes_what_runs_fails_new_requests_and_waits_for_no_idle_socket() -> None:
     gate = Gate()
-    server = ServerThread(create_app(StagedEngine([gate, step(ANSWER, "stop")])), drain=600)
+    server = ServerThread(build(Settings(), StagedEngine([gate, step(ANSWER, "stop")])), drain=600)
     with server as url, client(url) as socket, client(url) as idle:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)
@@ -430,7 +431,7 @@ def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
             await gate.wait()
             return await super().count(turn)
 
-    server = ServerThread(create_app(Waiting()))
+    server = ServerThread(build(Settings(), Waiting()))
     with server as url, client(url) as socket:
         compacting = [{"type": "compaction", "compact_threshold": 1000}]
         socket.send(ASK, context_management=compacting)
@@ -451,7 +452,7 @@ def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
 
 
 def test_a_socket_needs_the_key_before_it_is_opened(serve) -> None:
-    with serve(EmbeddedEngine(), api_key="right") as url:
+    with serve(EmbeddedEngine(), api_key=["right"]) as url:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             with pytest.raises(InvalidStatus) as refused, client(url, additional_headers=headers):
                 pass
@@ -461,7 +462,7 @@ def test_a_socket_needs_the_key_before_it_is_opened(serve) -> None:
 
 
 def test_a_page_of_another_origin_opens_no_socket(serve) -> None:
-    with serve(EmbeddedEngine(), cors_origins=["https://ours.example"]) as url:
+    with serve(EmbeddedEngine(), cors_origin=["https://ours.example"]) as url:
         for origin in ("https://foreign.example", "null", "http://["):
             with pytest.raises(InvalidStatus) as refused, client(url, origin=origin):
                 pass

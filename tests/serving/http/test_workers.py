@@ -297,11 +297,12 @@ import os, sys
 from pathlib import Path
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http import workers
-from interlock.serving.http.app import create_app
+from interlock.serving.build import build
 from interlock.serving.http.server import reserve
 from interlock.serving.http.workers import Supervisor
 from interlock.serving.requests.logs import log_to_stderr
 from interlock.serving.responses.active_runs import Slots
+from interlock.serving.settings import Settings
 
 starts, failing, unforked, fork = Path("starts"), eval(sys.argv[1]), eval(sys.argv[2]), os.fork
 forks = iter(range(1, 100))
@@ -311,7 +312,7 @@ def application(slots):
         file.write(".")
     if starts.stat().st_size in failing:
         raise SystemExit(7)
-    return create_app(EmbeddedEngine(), slots=slots)
+    return build(Settings(), EmbeddedEngine(), slots=slots)
 
 def fork_or_fail():
     if next(forks) in unforked:

@@ -16,7 +16,8 @@ from live.injection import Injector, PanicException, ask
 from live.wire import bodies
 
 from interlock.fsm.deltas import Run, Succeed
-from interlock.serving.http.app import create_app
+from interlock.serving.build import build
+from interlock.serving.settings import Settings
 
 pytestmark = [
     pytest.mark.long,
@@ -48,7 +49,7 @@ def tool_deltas(call):
 
 def started_app(engine, tool_deltas):
     """Return an application that has built its middleware, as it does when a server starts."""
-    app = create_app(engine, tools=ScriptedTools(tool_deltas))
+    app = build(Settings(), engine, tools=ScriptedTools(tool_deltas))
     app.middleware_stack = app.build_middleware_stack()
     return app
 

@@ -16,10 +16,12 @@ from live.mcp_servers import Workshop, running
 from live.wire import bodies
 from openai import OpenAI
 
+from interlock.serving import build as building
+from interlock.serving.build import build
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http import app as http_app
 from interlock.serving.http import server
+from interlock.serving.settings import Settings
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 
@@ -138,10 +140,10 @@ def test_parallel_tool_calls_can_be_disabled(url, tools) -> None:
     [
         (
             ["--tool-server", "nonsense"],
-            "--tool-server nonsense: write NAME=URL, where NAME is one of code_interpreter, web_search",
+            "--tool-server: nonsense: write NAME=URL, where NAME is one of code_interpreter, web_search",
         ),
-        (["--tool-server", "python=http://a"], "--tool-server python=http://a: write NAME=URL"),
-        (["--tool-server", "web_search=a"], "--tool-server web_search=a: write NAME=URL"),
+        (["--tool-server", "python=http://a"], "--tool-server: python=http://a: write NAME=URL"),
+        (["--tool-server", "web_search=a"], "--tool-server: web_search=a: write NAME=URL"),
         (["--allow-mcp-host", "10.0.0.0/99"], "--allow-mcp-host: '10.0.0.0/99' does not appear to be"),
     ],
 )
@@ -151,8 +153,8 @@ def test_wrong_options_are_refused(arguments, message) -> None:
 
 
 def test_the_options_are_what_the_server_serves_with(monkeypatch) -> None:
-    calls, application = {}, http_app.create_app(EmbeddedEngine())
-    monkeypatch.setattr(http_app, "create_app", lambda _engine, _settings, **options: calls.update(options) or application)
+    calls, application = {}, build(Settings(), EmbeddedEngine())
+    monkeypatch.setattr(building, "build", lambda _settings, _engine, **options: calls.update(options) or application)
     for name in ("listen", "serve", "url_of"):
         monkeypatch.setattr(server, name, lambda *_, **__: None)
     options = ["--tool-server", "web_search=http://a/mcp", "--allow-mcp-host", "b.example", "--tool-timeout", "3"]

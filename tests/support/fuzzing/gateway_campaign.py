@@ -22,11 +22,12 @@ from fuzzing.campaign import broken_by, show
 from fuzzing.chunk_streams import ChunkStream, Kind, chunk_streams, to_json
 from live.wire import bodies
 
+from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.http_client import HttpError
-from interlock.serving.http.app import create_app
 from interlock.serving.requests.api_errors import EngineError
+from interlock.serving.settings import Settings, UpstreamSettings
 
 FOUND = Path(__file__).parents[2] / "counterexamples" / "hostile_streams"
 ROUND = 200
@@ -158,10 +159,10 @@ class GatewayProber:
 
     def _client(self, family: str | None) -> tuple[FakeUpstream, httpx.AsyncClient]:
         if family not in self._clients:
-            upstream = UpstreamSettings(url="http://upstream", retries=0, family=family).upstream()
+            upstream = upstream_of(UpstreamSettings(url="http://upstream", retries=0, family=family))
             fake: Any = FakeUpstream()
             upstream.client._http = fake  # in place of a connection
-            transport = httpx.ASGITransport(create_app(Gateway([upstream])))
+            transport = httpx.ASGITransport(build(Settings(), Gateway([upstream])))
             self._clients[family] = fake, httpx.AsyncClient(transport=transport, base_url="http://gateway")
         return self._clients[family]
 

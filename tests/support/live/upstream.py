@@ -9,11 +9,12 @@ from contextlib import contextmanager, suppress
 from attrs import define, field, frozen
 from starlette.applications import Starlette
 
+from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
-from interlock.serving.http.app import create_app
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.settings import Settings, UpstreamSettings
 
 CUT = "the connection breaks"
 STALL = "nothing more comes"
@@ -132,8 +133,8 @@ def gateway(*replies, models=("m",), listing=None, hosted=(), tools=None, **sett
     """Serve a gateway in front of an upstream with these replies, and yield the gateway's URL and the upstream."""
     upstream = ScriptedUpstream([*replies], models, listing)
     with serve_upstream(upstream) as url:
-        engine = Gateway([UpstreamSettings(url=url, **{"retries": 0, **settings}).upstream()], dict.fromkeys(hosted, ""))
-        with ServerThread(create_app(engine, tools=tools)) as gateway_url:
+        engine = Gateway([upstream_of(UpstreamSettings(url=url, **{"retries": 0, **settings}))], dict.fromkeys(hosted, ""))
+        with ServerThread(build(Settings(), engine, tools=tools)) as gateway_url:
             yield gateway_url, upstream
 
 

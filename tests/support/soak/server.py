@@ -17,11 +17,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from interlock.events.json import elements, members
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.http import server
-from interlock.serving.http.app import create_app
 from interlock.serving.requests.api_errors import EngineError
+from interlock.serving.settings import Settings
 from interlock.serving.store import MemoryStore
 
 MIB = 2**20
@@ -108,7 +109,7 @@ def _figures(store: MemoryStore) -> Callable[[Request], Awaitable[JSONResponse]]
 def main() -> None:
     """Serve on a free port of the loopback."""
     store = MemoryStore(max_bytes=STORED)
-    app = create_app(BreakingEngine(), store=store)
+    app = build(Settings(), BreakingEngine(), store=store)
     app.router.routes.append(Route("/figures", _figures(store)))
     listening = server.listen("127.0.0.1", 0)
     server.serve(app, listening, on_ready=lambda: print(server.url_of(listening), flush=True))  # noqa: T201 - for who started it

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from interlock.serving.build import build
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.exchange import ServerAnswer, SlowAnswerError
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.testing import frames
 from interlock.testing.conformance import player
 from interlock.testing.conformance.player import Player
@@ -36,7 +37,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def ours():
-    with ServerThread(create_app(EmbeddedEngine())) as url:
+    with ServerThread(build(Settings(), EmbeddedEngine())) as url:
         yield url
 
 

@@ -1,21 +1,23 @@
-"""The options that several commands have: the dialect, the request for a URL, and the servers behind a gateway."""
+"""The options of commands: those of `Settings`, and others that several commands have."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
-from attrs import Attribute, AttrsInstance, field, fields, frozen
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+from msgspec.inspect import FloatType, IntType
 
 from interlock.events.dialects import DIALECTS
 from interlock.fsm.errors import InterlockError
+from interlock.serving import settings
 from interlock.serving.cli.sources import DEFAULT_TIMEOUT, fail
-from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
+from interlock.serving.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.upstream.translator import Upstream
@@ -23,12 +25,10 @@ if TYPE_CHECKING:
 CommandFunction: TypeAlias = Callable[..., None]
 Decorator: TypeAlias = Callable[[CommandFunction], CommandFunction]
 
-_OPTION: Final = "option"
-_FROM_ENVIRONMENT: Final = "from_environment"
-"""The keys of a field's metadata: the settings of its option, and whether the environment has its default."""
-
 FILE: Final = click.Path(path_type=Path)
-KEY_VARIABLE: Final = "INTERLOCK_API_KEY"
+
+UPSTREAM: Final = ("upstream", "upstream_api", "upstream_key", "upstream_timeout", "upstream_retries", "config")
+"""The fields of `Settings` that describe the servers behind a gateway."""
 
 
 class NumberType(click.FloatRange):
@@ -52,23 +52,70 @@ def dialect_option(text: str) -> Decorator:
     return click.option("--dialect", type=click.Choice([*DIALECTS]), default="openai", help=text)
 
 
-def option(*, from_environment: bool = False, **settings: Any) -> Any:  # noqa: ANN401 - a field of any type, as click has it
-    """Return a field of a command's settings, for an option with the same name.
+class SettingOption(click.Option):
+    """The option of a field of `Settings`. Its value stays a text, which `read_settings` converts as it does those of a file."""
 
-    Its default can be in the environment: `INTERLOCK_UPSTREAM_KEY` for `--upstream-key`.
-    """
-    return field(metadata={_OPTION: settings, _FROM_ENVIRONMENT: from_environment})
+    def __init__(self, names: Sequence[str]) -> None:
+        """Create the option of the field that is named."""
+        (name,) = names
+        each, default, self.choices = settings.options()[name], settings.DEFAULTS[name], settings.choices(name)
+        super().__init__(
+            [settings.flag(name), name],
+            is_flag=not (each.metavar or self.choices),
+            default=default if each.repeats or not isinstance(default, tuple) else ",".join(f"{value:g}" for value in default),
+            multiple=each.repeats,
+            metavar=each.metavar or (f"[{'|'.join(self.choices)}]" if self.choices else None),
+            help=each.help,
+        )
+        self.type = self.type if self.is_flag else click.STRING  # click would take the type of the default
+
+    def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
+        """Return what the help has in brackets: the default, and the limits of a number."""
+        extra = super().get_help_extra(ctx)
+        kind = settings.kind_of(str(self.name))
+        if isinstance(kind, (IntType, FloatType)) and kind.ge is not None:
+            extra["range"] = f"x>={kind.ge:g}" if kind.le is None else f"{kind.ge:g}<=x<={kind.le:g}"
+        return extra
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the choices that begin like this, or let the shell complete the name of a file."""
+        del ctx
+        if self.metavar == "FILE":
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(choice) for choice in self.choices if choice.startswith(incomplete)]
 
 
-def options_of(settings: type[AttrsInstance]) -> Decorator:
-    """Return a decorator that adds the options of settings: its own, and then those of its base class."""
-    return _all(*map(_option, sorted(fields(settings), key=lambda each: each.inherited)))
+def options_of(*names: str) -> Decorator:
+    """Return a decorator that adds the options of these fields of `Settings`, by default of all; `settings_of` reads them."""
+    known = [name for name, each in settings.options().items() if each.has_flag]
+    return _all(*(click.option(name, cls=SettingOption) for name in names or known))
 
 
-def _option(setting: Attribute[object]) -> Decorator:
-    variable = f"INTERLOCK_{setting.name.upper()}" if setting.metadata[_FROM_ENVIRONMENT] else None
-    name = f"--{setting.name.replace('_', '-')}"
-    return click.option(name, envvar=variable, show_envvar=variable is not None, **setting.metadata[_OPTION])
+def settings_of() -> Settings:
+    """Return the settings that the running command has options for, or end it with a message that names what is wrong."""
+    context = click.get_current_context()
+    names = [str(each.name) for each in context.command.params if isinstance(each, SettingOption)]
+    given = {name: context.params[name] for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    with option_errors():
+        return read_settings(given, names=names)
+
+
+def gateway_upstreams(settings: Settings) -> list[Upstream]:
+    """Return the servers behind a gateway, if there are any."""
+    if settings.upstream is None and not settings.upstreams:
+        return []
+    from interlock.serving.engines.upstream.gateway_config import upstreams_of
+
+    with option_errors():
+        return upstreams_of(settings)
+
+
+def required_upstreams(settings: Settings) -> list[Upstream]:
+    """Return the servers behind a gateway, or end the command with a message if there are none."""
+    upstreams = gateway_upstreams(settings)
+    if not upstreams:
+        fail("name a server: --upstream URL, or --config FILE")
+    return upstreams
 
 
 def _all(*options: Decorator) -> Decorator:
@@ -98,100 +145,9 @@ url_options = _all(
 
 
 @contextmanager
-def option_errors(name: str = "") -> Generator[None]:
-    """End the command with a message if the value of an option is invalid."""
+def option_errors() -> Generator[None]:
+    """End the command with a message if a setting or another input is invalid."""
     try:
         yield
     except (OSError, ValueError, InterlockError) as error:
-        fail(f"{name}: {error}" if name else str(error))
-
-
-def _read_defaults(context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Use a file's `[serve]` table as defaults of the options of `serve`; environment variables take precedence."""
-    if path is None or context.info_name != "serve":
-        return path
-    from interlock.serving.engines.upstream.gateway_config import read_config
-
-    with option_errors(f"--config {path}"):
-        defaults = read_config(path).serve
-    options = {str(option.name): option for option in context.command.params if option.name != "config"}
-    for name, value in defaults.items():
-        if name not in options:
-            fail(f"--config {path}: serve.{name}: unknown option; choose one of {', '.join(sorted(options))}")
-        if isinstance(value, list) != options[name].multiple:
-            fail(f"--config {path}: serve.{name}: {'write a list' if options[name].multiple else 'write one value, not a list'}")
-    if KEY_VARIABLE in os.environ:
-        defaults.pop("api_key", None)
-    # The options validate texts, as on the command line.
-    context.default_map = {
-        name: [str(each) for each in value] if isinstance(value, list) else str(value) for name, value in defaults.items()
-    }
-    return path
-
-
-@frozen(kw_only=True)
-class UpstreamOptions:
-    """The options that describe the upstreams of a gateway; `upstreams_of` returns them."""
-
-    upstream: str | None = option(
-        from_environment=True, metavar="URL", help="Serve the models of this server, as a gateway to it."
-    )
-    upstream_api: str = option(
-        from_environment=True,
-        type=click.Choice([*UPSTREAM_APIS]),
-        default="chat",
-        help="The API of that server; vllm exchanges tokens with any vLLM server.",
-    )
-    upstream_key: str | None = option(from_environment=True, metavar="KEY", help="The API key for that server.")
-    upstream_timeout: str = option(
-        from_environment=True,
-        default="600,600",
-        metavar="FIRST,BETWEEN",
-        help="The most seconds to wait for the first chunk of that server, and for each further one.",
-    )
-    upstream_retries: int = option(
-        from_environment=True,
-        type=click.IntRange(0, 10),
-        default=2,
-        metavar="N",
-        help="The most retries; there are none after the first chunk.",
-    )
-    config: Path | None = option(
-        from_environment=True,
-        type=FILE,
-        is_eager=True,
-        callback=_read_defaults,
-        metavar="FILE",
-        help="A TOML file with several upstreams, and with defaults of the options of `serve`.",
-    )
-
-
-def upstreams_of(
-    settings: UpstreamOptions, *, models: Iterable[str] = (), family: str | None = None, pass_key: bool = False
-) -> list[Upstream]:
-    """Return the upstream at the URL, or those of the file if there is no URL; a model `ALIAS=NAME` is an alias."""
-    url, config = settings.upstream, settings.config
-    if url is None and config is None:
-        return []
-    from interlock.serving.engines.upstream.gateway_config import read_config, read_upstream
-
-    if url is None:
-        with option_errors(f"--config {config}"):
-            return read_config(Path(str(config))).upstreams()
-    first, _, between = settings.upstream_timeout.partition(",")
-    with option_errors("--upstream-timeout"):
-        waits = {"first_timeout": float(first), "between_timeout": float(between or first)}
-    names = [*models]
-    table: dict[str, object] = {
-        "url": url,
-        "api": settings.upstream_api,
-        "models": [name for name in names if "=" not in name],
-        "aliases": dict(name.split("=", 1) for name in names if "=" in name),
-        "family": family,
-        "key": settings.upstream_key,
-        "pass_key": pass_key,
-        "retries": settings.upstream_retries,
-        **waits,
-    }
-    with option_errors("--upstream"):
-        return [read_upstream(table)]
+        fail(str(error))

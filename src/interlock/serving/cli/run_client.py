@@ -16,15 +16,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import click
 from attrs import frozen
 
 from interlock.events.json import dumps, elements, members
-from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
+from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.cli.sources import fail
+from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.upstream.gateway import Gateway
@@ -104,22 +105,19 @@ CLIENTS: Final[Mapping[str, Callable[[ServedModel], ClientSettings]]] = {"codex"
     )
 )
 @click.argument("command", nargs=-1, required=True, metavar="COMMAND [-- ARGUMENTS]")
-@options_of(UpstreamOptions)
-@click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
+@options_of(*UPSTREAM, "family")
 @click.option("--model", metavar="NAME", help="The model for Codex and Claude Code. Default: the first one of the upstream.")
-def run(command: tuple[str, ...], *, family: str | None, model: str | None, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
+def run(command: tuple[str, ...], *, model: str | None, **_options: object) -> None:
     """Run a client with a gateway of its own.
 
     COMMAND is the client, such as codex or claude. Codex is configured by arguments, Claude Code by its environment, and any
     other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's.
     """
+    from interlock.serving.build import build
     from interlock.serving.engines.upstream.gateway import Gateway
-    from interlock.serving.http.app import AppSettings, create_app
     from interlock.serving.http.server import ServerThread
 
-    upstreams = upstreams_of(UpstreamOptions(**upstream), family=family)
-    if not upstreams:
-        fail("name a server: --upstream URL, or --config FILE")
+    upstreams = required_upstreams(settings_of())
     program = shutil.which(command[0])
     if program is None:
         click.echo(f"interlock: {command[0]}: command not found", err=True)
@@ -127,7 +125,7 @@ def run(command: tuple[str, ...], *, family: str | None, model: str | None, **up
     logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     gateway = Gateway(upstreams)
-    with ServerThread(create_app(gateway, AppSettings(api_key=key))) as url, TemporaryDirectory() as folder:
+    with ServerThread(build(Settings(api_key=(key,)), gateway)) as url, TemporaryDirectory() as folder:
         configure = CLIENTS.get(PurePath(program).stem)
         settings = (
             ClientSettings() if configure is None else configure(_served(gateway, url, key, model, Path(folder) / "models.json"))

@@ -21,16 +21,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from interlock.embedding import now, random_id
-from interlock.events.dialects import OPEN_RESPONSES, OPENAI, Dialect
+from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, Dialect
 from interlock.events.json import elements, is_array, members
 from interlock.events.response_object import InputTokens
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine
 from interlock.serving.http.answers import (
-    KEEP_ALIVE,
     BackgroundStream,
     JsonResponse,
     StreamedAnswer,
@@ -45,9 +43,9 @@ from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
 from interlock.serving.http.host_guard import OPEN_PATHS, SHOWN, HostGuard
 from interlock.serving.http.obfuscation import stream_writer
-from interlock.serving.http.request_body import MAX_BODY_BYTES, read_body
+from interlock.serving.http.request_body import read_body
 from interlock.serving.http.request_ids import RequestIds
-from interlock.serving.http.socket_memory import Limits, SocketMemory
+from interlock.serving.http.socket_memory import SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
 from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
@@ -57,108 +55,36 @@ from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
-from interlock.serving.responses.active_runs import GRACE, ActiveRuns, Slots
-from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import NullWriter, summarize
-from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import ResponseService
-from interlock.serving.store import ResponseStore, StoreError, open_store
-from interlock.serving.tools.tool_runner import ToolRunner
+from interlock.serving.settings import Settings
+from interlock.serving.store import StoreError
 
 METRICS_PATH: Final = "/metrics"
 POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
 
-@frozen(kw_only=True)
-class AppSettings:
-    """The settings of an application; each has a default.
-
-    Args:
-        api_key: The key or keys that clients may send as `Authorization: Bearer …`, or those of a file (`Keys.of_file`); without
-            any, requests need no key.
-        share_between_keys: Whether all keys share their stored data, including keys that the engine passes on to other servers.
-        cors_origins: The origins whose pages may use the server from a browser; `*` for all.
-        allowed_hosts: The hosts that requests may name in `Host`, such as `*.example.com`; without any, all.
-        dialect: The dialect of requests without the header `OpenResponses-Version`, which selects the Open Responses dialect.
-        max_body_bytes: The most bytes of a request's body.
-        max_streams: The most responses to generate at once, over HTTP, over WebSockets and in the background; None for no limit.
-        socket_limits: The limits of one WebSocket connection.
-        keep_alive: The seconds of silence after which an event or a comment shows that a stream lives (R4a); 0 for never.
-        metrics_key: The only key that reads `/metrics`; by default any of `api_key` does, but no key that the engine passes on.
-        sealing_keys: Encrypt reasoning and compactions; by default a random key, which is lost when the server ends.
-    """
-
-    api_key: str | Sequence[str] | Keys = ()
-    share_between_keys: bool = False
-    cors_origins: Sequence[str] = ()
-    allowed_hosts: Sequence[str] = ()
-    dialect: Dialect = OPENAI
-    max_body_bytes: int = MAX_BODY_BYTES
-    max_streams: int | None = None
-    socket_limits: Limits = field(factory=Limits)
-    keep_alive: float = KEEP_ALIVE
-    sealing_keys: SealingKeys = field(factory=SealingKeys.random)
-    metrics_key: str | None = None
-
-
-def create_app(
-    engine: Engine,
-    settings: AppSettings | None = None,
-    *,
-    store: ResponseStore | None = None,
-    tools: ToolRunner | None = None,
-    slots: Slots | None = None,
-) -> Starlette:
-    """Create the server as an ASGI application.
-
-    `app.state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
-
-    Args:
-        engine: Generates the output.
-        settings: The settings; by default `AppSettings()`.
-        store: Stores responses, conversations and background events; by default in limited memory. Closed at shutdown.
-        tools: Runs hosted tools; without it, hosted calls fail.
-        slots: Limit the responses of several processes, instead of `max_streams`.
-
-    Raises:
-        ValueError: A key is empty or cannot be sent in a header.
-    """
-    settings = settings or AppSettings()
-    active_runs = ActiveRuns(slots or Slots(settings.max_streams))
-    service = ResponseService(engine, Archive(store or open_store()), tools, settings.sealing_keys, active_runs)
-    api = Api(service, settings)
-    middleware = [Middleware(TraceContext)]
-    if origins := settings.cors_origins:
-        middleware.append(Middleware(CORSMiddleware, origins, allow_methods=["*"], allow_headers=["*"]))
-    keys = settings.api_key
-    if not isinstance(keys, Keys):
-        api_keys = [keys] if isinstance(keys, str) else keys
-        keys = Keys.of(api_keys, shared=settings.share_between_keys, passed=service.engine.passes_keys)
-    metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
-    if keys.tenants or keys.passed or metrics_keys.tenants:
-        middleware.append(Middleware(KeyGate, keys=keys, metrics_keys=metrics_keys))
-    metrics.register()
-    app = Application(
-        routes=api.routes(),
-        middleware=middleware,
-        exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
-        lifespan=api.lifespan,
-    )
-    app.allowed_hosts, app.has_faults = settings.allowed_hosts, service.engine.has_faults
-    app.router.redirect_slashes = False
-    app.state.active_runs = service.active_runs
-    app.state.open_sockets = api.open_sockets
-    app.state.keys = keys
-    return app
-
-
 class Application(Starlette):
-    """A Starlette application, whose requests have ids and allowed hosts before all other middleware but `FaultBarrier`."""
+    """The routes of an `Api`. The middleware is, from the outside: faults, ids, hosts, then that of `build`, and of programs.
 
-    allowed_hosts: Sequence[str] = ()
-    has_faults: bool = False
+    `state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
+    """
+
+    def __init__(self, api: Api, keys: Keys, middleware: Sequence[Middleware]) -> None:
+        super().__init__(
+            routes=api.routes(),
+            middleware=middleware,
+            exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
+            lifespan=api.lifespan,
+        )
+        self.router.redirect_slashes = False
+        self.api = api
+        self.state.active_runs = api.service.active_runs
+        self.state.open_sockets = api.open_sockets
+        self.state.keys = keys
 
     @property
     def passes_bodies(self) -> bool:
@@ -168,10 +94,11 @@ class Application(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
-        hosts = [Middleware(HostGuard, self.allowed_hosts)] if self.allowed_hosts else []
+        allowed = self.api.settings.allowed_host
+        hosts = [Middleware(HostGuard, allowed)] if allowed else []
         self.user_middleware = [Middleware(FaultBarrier), Middleware(RequestIds), *hosts, *self.user_middleware]
         stack = super().build_middleware_stack()
-        if not self.has_faults:
+        if not self.api.service.engine.has_faults:
             return stack
         from interlock.serving.http.script_faults import ScriptFaults  # noqa: PLC0415 - few servers have a script
 
@@ -235,7 +162,7 @@ class Api:
     """The endpoints of a service; `decode` parses the bodies of requests for responses, compactions and token counts."""
 
     service: ResponseService
-    settings: AppSettings
+    settings: Settings
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object
     open_sockets: ActiveRuns = field(factory=ActiveRuns, init=False)
     socket_memory: SocketMemory = field(factory=SocketMemory, init=False)
@@ -343,7 +270,7 @@ class Api:
 
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode; close the socket if a page of a foreign origin opened it."""
-        if _is_foreign_page(socket, self.settings.cors_origins):
+        if _is_foreign_page(socket, self.settings.cors_origin):
             await _refuse_page(socket)
             return
         from interlock.serving.http.websocket import SocketConnection  # noqa: PLC0415 - few clients use WebSockets
@@ -358,7 +285,7 @@ class Api:
             await connection.serve()
 
     def _dialect(self, connection: HTTPConnection) -> Dialect:
-        return OPEN_RESPONSES if "openresponses-version" in connection.headers else self.settings.dialect
+        return OPEN_RESPONSES if "openresponses-version" in connection.headers else DIALECTS[self.settings.dialect]
 
     async def list_models(self, request: Request) -> Response:
         if speaks_messages(request):

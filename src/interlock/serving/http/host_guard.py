@@ -15,9 +15,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.serving.http.answers import error_response, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
 
-LOOPBACK: Final = ("localhost", "*.localhost", "127.0.0.1", "::1")
-"""The hosts that lead to this machine in every browser."""
-
 HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]*))(?::\d+)?")
 """Matches a `Host` header; its groups are an IPv6 address, and any other host."""
 

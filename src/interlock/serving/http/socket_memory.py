@@ -23,16 +23,6 @@ Scope: TypeAlias = tuple[object, ...]
 
 
 @frozen
-class Limits:
-    """The limits of one connection."""
-
-    lifetime: float = 3600  # seconds, after which it accepts no more requests
-    in_flight: int = 16  # running and waiting requests in all lanes
-    lanes: int = 32  # with a name; the lane without a name is not counted
-    memory_bytes: int = 128 * 2**20  # for its requests, and the responses that its lanes may continue from
-
-
-@frozen
 class CachedResponse:
     """The latest response of a lane."""
 

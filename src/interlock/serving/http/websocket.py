@@ -33,7 +33,7 @@ from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE, count_ref
 from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
 from interlock.serving.http.obfuscation import stream_writer
-from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory, Limits
+from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
@@ -43,6 +43,7 @@ from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.service import ResponseService
+from interlock.serving.settings import SocketLimits
 from interlock.serving.store import StoredResponse
 
 logger = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ class SocketConnection:
     _service: ResponseService
     _dialect: Dialect
     _memory: ConnectionMemory
-    _limits: Limits = field(factory=Limits)
+    _limits: SocketLimits = field(factory=SocketLimits)
     _keep_alive: float = KEEP_ALIVE  # seconds of silence after which a lane receives an event, or 0
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
     _steer_numbers: Iterator[int] = field(factory=count, init=False)

@@ -11,10 +11,11 @@ from live.chunk_shapes import chunk
 from live.upstream import ScriptedUpstream, gateway, serve_upstream, stream
 from websockets.sync.client import connect
 
+from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
-from interlock.serving.http.app import create_app
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings, UpstreamSettings
 
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 ASK = {"model": "m", "input": "Hi"}
@@ -45,7 +46,9 @@ def waiting_gateway():
     """Serve a gateway in front of a headless upstream; yield the server, its URL and the upstream."""
     upstream = Headless()
     with serve_upstream(upstream) as upstream_url:
-        server = ServerThread(create_app(Gateway([UpstreamSettings(url=upstream_url, models=["m"], retries=0).upstream()])))
+        server = ServerThread(
+            build(Settings(), Gateway([upstream_of(UpstreamSettings(url=upstream_url, models=["m"], retries=0))]))
+        )
         with server as url:
             yield server, url, upstream
 

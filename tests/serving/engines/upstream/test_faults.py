@@ -9,7 +9,8 @@ from live.upstream import CUT, PATIENCE, STALL, Reply, event, failure, gateway, 
 from live.wire import bodies
 
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.settings import UpstreamSettings
 
 HELLO = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}, "finish_reason": None}]}
 STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
@@ -67,7 +68,7 @@ def test_a_status_without_a_name_is_passed_on():
 def test_an_unreachable_upstream_gives_502_and_is_not_ready(serve):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    upstream = UpstreamSettings(url=f"http://127.0.0.1:{port}", retries=0).upstream()
+    upstream = upstream_of(UpstreamSettings(url=f"http://127.0.0.1:{port}", retries=0))
     with serve(Gateway([upstream])) as url:
         answer = post(url)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
@@ -78,7 +79,7 @@ def test_an_unreachable_upstream_gives_502_and_is_not_ready(serve):
 
 def test_an_upstream_without_an_answer_gives_504(serve):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        upstream = UpstreamSettings(url=f"http://127.0.0.1:{silent.getsockname()[1]}", first_timeout=0.1).upstream()
+        upstream = upstream_of(UpstreamSettings(url=f"http://127.0.0.1:{silent.getsockname()[1]}", first_timeout=0.1))
         with serve(Gateway([upstream])) as url:
             answer = post(url)
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")

@@ -11,9 +11,10 @@ from live.wire import bodies
 
 from interlock.serving.engines.upstream import upstream_client
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.upstream_client import SseReader
 from interlock.serving.http.answers import StreamedAnswer
+from interlock.serving.settings import UpstreamSettings
 
 KEY = "sk-secret-0123456789"
 HELLO = chunk({"content": "Hello"})
@@ -209,7 +210,7 @@ BOTH = HEAD % 5 + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
 
 
 def engine(url):
-    return Gateway([UpstreamSettings(url=url, retries=0).upstream()])
+    return Gateway([upstream_of(UpstreamSettings(url=url, retries=0))])
 
 
 def test_a_body_with_two_lengths_is_an_error_and_its_connection_is_closed(serve):

@@ -13,15 +13,16 @@ from live.upstream import Reply, ScriptedUpstream, failure, gateway, serve_upstr
 from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream import model_list
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.codex_models import codex_model
+from interlock.serving.settings import UpstreamSettings
 
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 PATIENCE = 20  # seconds, less than a hung upstream may take to list its models
 
 
 def engine(*urls, **settings):
-    return Gateway([UpstreamSettings(url=url, retries=0, **settings).upstream() for url in urls])
+    return Gateway([upstream_of(UpstreamSettings(url=url, retries=0, **settings)) for url in urls])
 
 
 def ask(url, model):

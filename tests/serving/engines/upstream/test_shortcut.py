@@ -12,12 +12,13 @@ from live.chunk_shapes import chunk
 from live.dialects import post_chat, post_message
 from live.upstream import CUT, PATIENCE, STALL, Reply, ScriptedUpstream, event, gateway, serve_upstream
 
+from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.http_client import SMALL, Connection
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.run import ResponseRun
+from interlock.serving.settings import Settings, UpstreamSettings
 
 WORDS = [f"word{number} " for number in range(40)]
 BEGIN = (event(chunk({"role": "assistant", "content": ""})), event(chunk({"content": "Well. "})))
@@ -94,7 +95,7 @@ def taken(monkeypatch):
 
 def answered(reply, post, reads, *, passes=True, **settings):
     with serve_upstream(Slow([reply], reads)) as url:
-        app = create_app(Gateway([UpstreamSettings(url=url, retries=0, **settings).upstream()]))
+        app = build(Settings(), Gateway([upstream_of(UpstreamSettings(url=url, retries=0, **settings))]))
         if not passes:
             app.add_middleware(Passing)
         with ServerThread(app) as gateway_url:
@@ -169,7 +170,7 @@ def test_a_client_that_does_not_read_stops_the_upstream_and_misses_nothing():
     request = httpx.Request("POST", "http://localhost/v1/responses", json=BODY)
     head = f"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(request.content)}\r\n"
     with serve_upstream(ScriptedUpstream([reply])) as upstream_url, socket.socket() as client:
-        app = create_app(Gateway([UpstreamSettings(url=upstream_url).upstream()]), AppSettings(keep_alive=0.01))
+        app = build(Settings(keep_alive=0.01), Gateway([upstream_of(UpstreamSettings(url=upstream_url))]))
         with ServerThread(app) as url:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**15)
             client.connect(("127.0.0.1", int(url.rpartition(":")[2])))

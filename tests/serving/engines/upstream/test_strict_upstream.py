@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from live.upstream import serve_upstream
 
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import UpstreamSettings
+from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.settings import UpstreamSettings
 
 
 @pytest.fixture
 def url(serve):
     with serve_upstream(StrictChat([GOOD])) as upstream:
-        engine = Gateway([UpstreamSettings(url=upstream, retries=0, short_call_ids=True).upstream()])
+        engine = Gateway([upstream_of(UpstreamSettings(url=upstream, retries=0, short_call_ids=True))])
         with serve(engine) as url:
             yield url
 

@@ -1,138 +1,86 @@
-"""The configuration of a gateway: its upstreams, from options or a TOML file."""
+"""The upstreams of a gateway, from its settings."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 from urllib.parse import urlsplit
 
-import msgspec
-from attrs import frozen
-from msgspec import Meta, Struct
-
-from interlock.fsm.errors import InterlockError
 from interlock.parsers import Tagged
-from interlock.serving.engines.engine import ModelFacts
-from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.engines.upstream.upstream_client import Timeouts, UpstreamClient
+from interlock.serving.settings import Settings, SettingsError, UpstreamSettings
 
-PLACE: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
-"""Matches the text of a msgspec error, and the path of the wrong value."""
-
-Seconds = Annotated[float, Meta(gt=0)]
-Value: TypeAlias = str | int | float | bool
-"""The value of an option in the file."""
+FIELDS: Final[Mapping[str, str]] = {"url": "upstream", "key": "upstream_key", "family": "family"}
+"""The fields of `Settings` that stand for those of a table."""
 
 
-@frozen
-class ConfigError(InterlockError):
-    """A setting is invalid; `key` is its path in the file."""
-
-    key: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.message}" if self.key else self.message
-
-
-class UpstreamSettings(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A table `[[upstream]]` of the file; docs/gateway.md explains the keys."""
-
-    url: str
-    api: str = "chat"
-    models: list[str] = []
-    aliases: dict[str, str] = {}
-    family: str | None = None
-    key: str | None = None
-    key_variable: str | None = None
-    pass_key: bool = False
-    connect_timeout: Seconds = 10
-    first_timeout: Seconds = 600
-    between_timeout: Seconds = 600
-    retries: Annotated[int, Meta(ge=0, le=10)] = 2
-    fields: dict[str, str] = {}
-    short_call_ids: bool = False
-    facts: dict[str, ModelFacts] = {}
-
-    def upstream(self) -> Upstream:
-        """Return the upstream; raise `ConfigError` for an invalid value."""
-        if self.api not in UPSTREAM_APIS:
-            raise ConfigError("api", f"unknown API {self.api!r}; choose one of {', '.join(UPSTREAM_APIS)}")
-        timeouts = Timeouts(self.connect_timeout, self.first_timeout, self.between_timeout)
-        return Upstream(
-            UpstreamClient(_base_url(self.url), self._key(), self.pass_key, timeouts, self.retries),
-            self.api,
-            self.models,
-            self.aliases,
-            None if self.family is None else family_format(self.family),
-            self.fields,
-            self.short_call_ids,
-            self.facts,
-        )
-
-    def _key(self) -> str | None:
-        if self.key is not None and self.key_variable is not None:
-            raise ConfigError("key_variable", "give a 'key' or a 'key_variable', not both")
-        if self.key_variable is None:
-            return _sendable(self.key or None, "key")
-        if not os.environ.get(self.key_variable):
-            raise ConfigError("key_variable", f"the environment has no variable {self.key_variable}")
-        return _sendable(os.environ[self.key_variable], "key_variable")
-
-
-class GatewayConfig(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The file: the upstreams, and under `[serve]` defaults for options of `interlock serve`, named with underscores."""
-
-    upstream: list[UpstreamSettings] = []
-    serve: dict[str, Value | list[Value]] = {}
-
-    def upstreams(self) -> list[Upstream]:
-        """Return the upstreams; a `ConfigError` has the path of the wrong key."""
-        upstreams: list[Upstream] = []
-        for index, settings in enumerate(self.upstream):
-            try:
-                upstreams.append(settings.upstream())
-            except ConfigError as error:
-                raise ConfigError(f"upstream[{index}].{error.key}", error.message) from None
-        _require_distinct(upstreams)
-        return upstreams
-
-
-def read_config(path: Path) -> GatewayConfig:
-    """Read a TOML file.
+def upstreams_of(settings: Settings) -> list[Upstream]:
+    """Return the upstream at the URL, or those of the file if there is no URL; a model `ALIAS=NAME` is an alias.
 
     Raises:
-        OSError: The file cannot be read.
-        ConfigError: It is not TOML, or has an unknown key or a wrong value.
+        SettingsError: A value cannot be used, or two upstreams have the same model.
     """
+    if settings.upstream is None:
+        place = settings.place("upstreams")
+        upstreams = [upstream_of(table, f"{place}[{index}]") for index, table in enumerate(settings.upstreams)]
+        _require_distinct(upstreams, place)
+        return upstreams
+    first, between = settings.upstream_timeout[0], settings.upstream_timeout[-1]
+    table = UpstreamSettings(
+        url=settings.upstream,
+        api=settings.upstream_api,
+        models=tuple(name for name in settings.model if "=" not in name),
+        aliases=dict(name.split("=", 1) for name in settings.model if "=" in name),
+        family=settings.family,
+        key=settings.upstream_key,
+        pass_key=settings.pass_key,
+        first_timeout=first,
+        between_timeout=between,
+        retries=settings.upstream_retries,
+    )
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=GatewayConfig)
-    except msgspec.ValidationError as error:
-        raise _config_error(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("", f"not TOML: {error}") from None
+        return [upstream_of(table, "")]
+    except SettingsError as error:
+        raise settings.error(FIELDS[error.place.lstrip(".")], error.message) from None
 
 
-def read_upstream(settings: Mapping[str, object]) -> Upstream:
-    """Return the upstream of a table's settings; raise `ConfigError` for an unknown key or a wrong value."""
+def upstream_of(table: UpstreamSettings, place: str = "upstream") -> Upstream:
+    """Return the upstream of a table; the `SettingsError` of a wrong value has its key after `place`."""
     try:
-        return msgspec.convert(settings, UpstreamSettings).upstream()
-    except msgspec.ValidationError as error:
-        raise _config_error(error) from None
+        return Upstream(
+            UpstreamClient(
+                _base_url(table.url),
+                _key(table),
+                table.pass_key,
+                Timeouts(table.connect_timeout, table.first_timeout, table.between_timeout),
+                table.retries,
+            ),
+            table.api,
+            table.models,
+            table.aliases,
+            None if table.family is None else family_format(table.family),
+            table.fields,
+            table.short_call_ids,
+            table.facts,
+        )
+    except SettingsError as error:
+        raise SettingsError(f"{place}.{error.place}", error.message) from None
 
 
-def _config_error(error: msgspec.ValidationError) -> ConfigError:
-    match = PLACE.fullmatch(str(error))
-    assert match is not None  # noqa: S101 - it matches everything
-    return ConfigError(match[2] or "", match[1])
+def _key(table: UpstreamSettings) -> str | None:
+    if table.key is not None and table.key_variable is not None:
+        raise SettingsError("key_variable", "give a 'key' or a 'key_variable', not both")
+    if table.key_variable is None:
+        return _sendable(table.key or None, "key")
+    if not os.environ.get(table.key_variable):
+        raise SettingsError("key_variable", f"the environment has no variable {table.key_variable}")
+    return _sendable(os.environ[table.key_variable], "key_variable")
 
 
 def family_format(name: str) -> Tagged:
-    """Return the format of a model family, or of reasoning alone; raise `ConfigError` for an unknown one."""
+    """Return the format of a model family, or of reasoning alone; raise `SettingsError` for an unknown one."""
     from interlock.parsers.families import DEFAULT_REASONING, REASONINGS  # noqa: PLC0415 - only gateways with a family load them
 
     if name in DEFAULT_REASONING:
@@ -140,13 +88,13 @@ def family_format(name: str) -> Tagged:
     if name in REASONINGS:
         return Tagged(None, name)
     names = ", ".join(dict.fromkeys((*DEFAULT_REASONING, *REASONINGS)))
-    raise ConfigError("family", f"unknown family {name!r}; choose one of {names}")
+    raise SettingsError("family", f"unknown family {name!r}; choose one of {names}")
 
 
 def _sendable(key: str | None, name: str) -> str | None:
-    """Return a key; raise `ConfigError` if a header cannot contain it. The message does not have the key."""
+    """Return a key; raise `SettingsError` if a header cannot contain it. The message does not have the key."""
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-        raise ConfigError(name, "a key has only printable ASCII characters, and no white space at its ends")
+        raise SettingsError(name, "a key has only printable ASCII characters, and no white space at its ends")
     return key
 
 
@@ -156,17 +104,17 @@ def _base_url(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise ConfigError("url", f"{url!r} is invalid: {error}") from None
+        raise SettingsError("url", f"{url!r} is invalid: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("url", f"{url!r} is not an HTTP URL")
+        raise SettingsError("url", f"{url!r} is not an HTTP URL")
     if parts.query or parts.fragment or parts.username is not None:
-        raise ConfigError("url", "a URL of an upstream has no user, query or fragment")
+        raise SettingsError("url", "a URL of an upstream has no user, query or fragment")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"
 
 
-def _require_distinct(upstreams: list[Upstream]) -> None:
+def _require_distinct(upstreams: list[Upstream], place: str) -> None:
     seen: dict[str, int] = {}
     for index, upstream in enumerate(upstreams):
         for name in (*upstream.models, *upstream.aliases):
             if seen.setdefault(name, index) != index:
-                raise ConfigError(f"upstream[{index}]", f"upstream[{seen[name]}] has the model {name!r} already")
+                raise SettingsError(f"{place}[{index}]", f"upstream[{seen[name]}] has the model {name!r} already")

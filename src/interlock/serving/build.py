@@ -1,0 +1,122 @@
+"""Composes a server from its settings and its engine, for the command, the vLLM plugin, tests, and servers of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from interlock.serving import metrics
+from interlock.serving.engines.engine import Engine
+from interlock.serving.engines.generation import ResponseEngine, response_engine
+from interlock.serving.http.app import Api, Application, KeyGate, TraceContext
+from interlock.serving.requests.api_keys import Keys
+from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
+from interlock.serving.responses.active_runs import ActiveRuns, Slots
+from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.sealing import Envelope, SealingKeys
+from interlock.serving.responses.service import ResponseService
+from interlock.serving.settings import Settings
+from interlock.serving.store import ResponseStore, open_store
+from interlock.serving.tools.address import AddressPolicy
+from interlock.serving.tools.hosting import ToolServers
+from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
+
+
+def build(
+    settings: Settings,
+    engine: Engine | ResponseEngine,
+    *,
+    store: ResponseStore | None = None,
+    tools: ToolRunner | None = None,
+    slots: Slots | None = None,
+) -> Application:
+    """Compose an ASGI application.
+
+    `app.state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
+
+    Args:
+        settings: The settings.
+        engine: Generates the output.
+        store: Stores responses, conversations and background events, instead of that of the settings. Closed at shutdown.
+        tools: Runs hosted tools, instead of `build_tools`.
+        slots: Limit the responses of several processes, instead of `max_streams`.
+
+    Raises:
+        SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
+    """
+    host = response_engine(engine)
+    service = ResponseService(
+        host,
+        Archive(store or _open_store(settings)),
+        tools or build_tools(settings),
+        Envelope(_sealing_keys(settings)),
+        ActiveRuns(slots or Slots(settings.max_streams)),
+    )
+    api = Api(service, settings)
+    keys = _api_keys(settings, host)
+    with settings.errors("metrics_key"):
+        metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
+    middleware = [Middleware(TraceContext)]
+    if settings.cors_origin:
+        middleware.append(Middleware(CORSMiddleware, settings.cors_origin, allow_methods=["*"], allow_headers=["*"]))
+    if keys.tenants or keys.passed or metrics_keys.tenants:
+        middleware.append(Middleware(KeyGate, keys=keys, metrics_keys=metrics_keys))
+    metrics.register()
+    return Application(api, keys, middleware)
+
+
+def _api_keys(settings: Settings, engine: ResponseEngine) -> Keys:
+    if settings.api_key_file is not None:
+        with settings.errors("api_key_file"):
+            return Keys.of_file(settings.api_key_file)
+    with settings.errors("api_key"):
+        return Keys.of(settings.api_key, shared=settings.share_between_keys, passed=engine.passes_keys)
+
+
+def _sealing_keys(settings: Settings) -> SealingKeys:
+    with settings.errors("keys"):
+        return SealingKeys.random() if settings.keys is None else SealingKeys.from_text(settings.keys)
+
+
+def _open_store(settings: Settings) -> ResponseStore:
+    with settings.errors("store"):
+        return open_store(settings.store or f"memory:?ttl=never&max_bytes={settings.max_stored * 2**20}")
+
+
+def build_tools(settings: Settings) -> ToolServers:
+    """Return the runner of hosted tools: those on MCP servers, and those that this server runs itself.
+
+    Raises:
+        SettingsError: Two settings name the same tool, or a value cannot be used.
+    """
+    tools: dict[HostedTool, str | LocalTool] = dict(_tool_servers(settings))
+    if settings.code_interpreter:
+        if "code_interpreter" in tools:
+            message = f"{settings.place('tool_server')} names another interpreter; leave out one of them"
+            raise settings.error("code_interpreter", message)
+        from interlock.serving.tools.code_interpreter import CodeInterpreter  # noqa: PLC0415 - few servers run code
+
+        with settings.errors("code_interpreter"):
+            tools["code_interpreter"] = CodeInterpreter()
+    if settings.web_search:
+        if "web_search" in tools:
+            raise settings.error("web_search", f"{settings.place('tool_server')} names another search; leave out one of them")
+        from interlock.serving.tools.web_search import WebSearch  # noqa: PLC0415 - few servers search
+
+        with settings.errors("web_search"):
+            tools["web_search"] = WebSearch.of(settings.web_search)
+    with settings.errors("allow_mcp_host"):
+        policy = AddressPolicy.of(settings.allow_mcp_host)
+    return ToolServers(tools, policy, settings.tool_timeout)
+
+
+def _tool_servers(settings: Settings) -> Iterator[tuple[HostedTool, str]]:
+    """Yield the URL of each tool; of a repeated name, the last one counts."""
+    for text in settings.tool_server:
+        name, _, url = text.partition("=")
+        tools: list[HostedTool] = [tool for tool in HOSTED_TOOLS if tool == name]
+        if not tools or not url.startswith(("http://", "https://")):
+            raise settings.error("tool_server", f"{text}: write NAME=URL, where NAME is one of {', '.join(HOSTED_TOOLS)}")
+        yield tools[0], url
