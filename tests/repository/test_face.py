@@ -65,18 +65,18 @@ def test_importing_the_package_imports_nothing_of_it() -> None:
 
 
 def test_serving_without_its_packages_names_what_to_install(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "interlock.serving.http.app", None)
+    monkeypatch.setitem(sys.modules, "interlock.serving.build", None)
     monkeypatch.delitem(sys.modules, "interlock.serve", raising=False)
     with pytest.raises(
-        ModuleNotFoundError, match=r"^interlock\.serve needs interlock\.serving\.http\.app: pip install 'interlock\[serve\]'"
+        ModuleNotFoundError, match=r"^interlock\.serve needs interlock\.serving\.build: pip install 'interlock\[serve\]'"
     ):
         importlib.import_module("interlock.serve")
 
 
 def test_the_mock_without_its_packages_names_what_to_install(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "interlock.serving.http.app", None)
+    monkeypatch.setitem(sys.modules, "interlock.serving.build", None)
     monkeypatch.delitem(sys.modules, "interlock.testing.mock", raising=False)
-    with pytest.raises(ModuleNotFoundError, match=r"^the mock of interlock\.testing needs interlock\.serving\.http\.app: pip "):
+    with pytest.raises(ModuleNotFoundError, match=r"^the mock of interlock\.testing needs interlock\.serving\.build: pip "):
         importlib.import_module("interlock.testing.mock")
 
 

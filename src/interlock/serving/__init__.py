@@ -11,6 +11,8 @@ A folder imports only from folders below it in this list:
     store/        responses that have ended
     conformance/  requests that are played to any server, with a verdict for each answer
     requests/     what the body of a request may say, and the errors that answer it
+    build         composes a server from its settings and its engine
+    settings      the settings, and how they are read from options, the environment and a file
     metrics       the metrics for Prometheus
     traces        the spans for OpenTelemetry
 """

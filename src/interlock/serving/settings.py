@@ -391,22 +391,23 @@ def read_settings(
     given: Mapping[str, object] | None = None,
     *,
     names: Container[str] | None = None,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read settings from the command line, the environment, and the file that either names; the first that has a value decides.
 
     Args:
         given: The values of the command line by field, texts or lists of texts.
-        names: The fields to read; by default all. Keys of the file for other fields are ignored.
-        environment: The variables.
+        names: The fields to read, beside those that only variables set; by default all. The file may have others.
+        environment: The variables; by default those of the process.
 
     Raises:
         SettingsError: A file cannot be read, a key is unknown, or a value is wrong.
     """
-    read = [name for name in options() if names is None or name in names]
+    variables = os.environ if environment is None else environment
+    read = [name for name, option in options().items() if names is None or name in names or not option.has_flag]
     found: dict[str, tuple[str, object]] = {}
     for name in read:
-        text = environment.get(variable(name)) if options()[name].has_variable else None
+        text = variables.get(variable(name)) if options()[name].has_variable else None
         if text or (text is not None and name == "api_key"):  # an empty key is refused, not ignored
             found[name] = variable(name), [text] if name == "api_key" else _split(name, text)
     found |= {name: (flag(name), _split(name, value)) for name, value in (given or {}).items()}

@@ -24,7 +24,7 @@ from interlock.serving.cli.commands import COMMANDS, app
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_frames, replay_response
 from interlock.serving.http import server
-from interlock.serving.settings import Settings
+from interlock.serving.settings import Settings, SettingsError
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -95,13 +95,17 @@ def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
     assert run("replay", TEXT, "--chunk", 0).exit_code == 2
 
 
-@pytest.mark.parametrize("arguments", [["serve", "--rate"], ["serve", "--tool-timeout"], ["check", TEXT, "--timeout"]])
-def test_nan_is_a_wrong_option(arguments) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "--rate"], "interlock: --rate: Expected `float` >= 0.0"),
+        (["serve", "--tool-timeout"], "interlock: --tool-timeout: Expected `float` >= 0.1"),
+        (["check", TEXT, "--timeout"], "Error: Invalid value for '--timeout': 'nan' is not a number."),
+    ],
+)
+def test_nan_is_a_wrong_option(arguments, message) -> None:
     result = run(*arguments, "nan")
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
-        2,
-        f"Error: Invalid value for '{arguments[-1]}': 'nan' is not a number.",
-    )
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, message)
 
 
 def test_replay_speaks_the_other_dialect() -> None:
@@ -193,7 +197,7 @@ BEYOND = "the key has characters beyond Latin-1, which a header cannot contain"
 def test_serve_refuses_an_empty_or_invalid_key(monkeypatch, source, key, wrong) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "INTERLOCK_API_KEY": key})
     result = run("serve", "--port", "0", *(["--api-key", key] if source == "--api-key" else []))
-    assert (result.exit_code, result.stderr) == (2, f"interlock: --api-key or INTERLOCK_API_KEY: {wrong}\n")
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {source}: {wrong}\n")
 
 
 def test_serve_refuses_invalid_sealing_keys(monkeypatch) -> None:
@@ -220,7 +224,7 @@ def test_the_garbage_collector_waits_until_the_server_is_ready(monkeypatch) -> N
 
 
 def test_an_application_refuses_an_invalid_key_too() -> None:
-    with pytest.raises(ValueError, match="the key is empty"):
+    with pytest.raises(SettingsError, match=r"^api_key: the key is empty"):
         build(Settings(api_key=[""]), EmbeddedEngine())
 
 
@@ -251,7 +255,7 @@ def test_serve_lists_the_known_families_for_an_unknown_one() -> None:
 
 def test_serve_refuses_a_family_beside_a_script() -> None:
     result = run("serve", "--script", TEXT, "--family", "hermes")
-    message = "interlock: --family does not apply to --script, which names the families of its rules\n"
+    message = "interlock: --family: it does not apply to a script, which names the families of its rules\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
 
@@ -259,7 +263,7 @@ def test_serve_refuses_a_script_beside_an_upstream(tmp_path) -> None:
     config = tmp_path / "gateway.toml"
     config.write_text('[[upstream]]\nurl = "http://a"\n')
     results = [run("serve", "--script", TEXT, *options) for options in (("--upstream", "http://a"), ("--config", config))]
-    message = "interlock: --script does not apply to a gateway: leave out --script, or --upstream and the upstreams of --config\n"
+    message = "interlock: --script: it does not apply to a gateway; leave it out, or --upstream and the upstreams of --config\n"
     assert [(each.exit_code, each.stderr) for each in results] == [(2, message)] * 2
 
 
@@ -277,7 +281,7 @@ def test_serve_runs_code_if_a_setting_says_so(monkeypatch, tmp_path) -> None:
 def test_serve_refuses_two_searches_and_an_unknown_one(monkeypatch) -> None:
     monkeypatch.delenv("BRAVE_API_KEY", raising=False)
     both = run("serve", "--web-search", "searxng=http://127.0.0.1:1", "--tool-server", "web_search=http://127.0.0.1:1/mcp")
-    message = "--tool-server web_search=URL names another search; leave out one of them"
+    message = "--tool-server names another search; leave out one of them"
     assert (both.exit_code, both.stderr) == (2, f"interlock: --web-search: {message}\n")
     without_key = run("serve", "--web-search", "brave")
     message = "brave needs a key in the environment variable BRAVE_API_KEY"
@@ -286,7 +290,7 @@ def test_serve_refuses_two_searches_and_an_unknown_one(monkeypatch) -> None:
 
 def test_serve_refuses_two_interpreters_and_one_that_is_not_installed(monkeypatch) -> None:
     both = run("serve", "--code-interpreter", "--tool-server", "code_interpreter=http://127.0.0.1:1/mcp")
-    message = "--tool-server code_interpreter=URL names another interpreter; leave out one of them"
+    message = "--tool-server names another interpreter; leave out one of them"
     assert (both.exit_code, both.stderr) == (2, f"interlock: --code-interpreter: {message}\n")
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     missing = run("serve", "--code-interpreter")

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import logging
 import re
+import secrets
 import signal
+from base64 import b64encode
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -69,7 +71,7 @@ def serve(**_options: object) -> None:
     log_to_stderr(settings.log_level, settings.log_format)
     if settings.engine == "vllm":
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
-    settings = _guard_local(settings)
+    settings = _share_key(_guard_local(settings))
     from interlock.serving import metrics
     from interlock.serving.build import build, build_tools
     from interlock.serving.http import server
@@ -162,6 +164,13 @@ def _guard_local(settings: Settings) -> Settings:
     return structs.replace(settings, allowed_host=(*LOOPBACK, settings.host))
 
 
+def _share_key(settings: Settings) -> Settings:
+    """Return the settings with a random sealing key, if several processes share it and none is set."""
+    if settings.keys is not None or settings.workers == 1:
+        return settings
+    return structs.replace(settings, keys=b64encode(secrets.token_bytes(32)).decode())
+
+
 def is_local(host: str) -> bool:
     """Return whether only this machine reaches an address to listen on."""
     try:
@@ -179,7 +188,7 @@ def _warnings(settings: Settings, reports: Sequence[UpstreamReport], keys: Keys)
             yield f"the upstream {report.upstream.client.url} {report.fault}"
     if not (is_local(settings.host) or keys.count or _passes_keys(reports)):
         yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
-    if settings.keys is None and settings.store is not None and not settings.store.startswith("memory:"):
+    if "keys" not in settings.places and settings.store is not None and not settings.store.startswith("memory:"):
         yield RANDOM_KEY
 
 
