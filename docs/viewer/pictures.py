@@ -14,11 +14,12 @@ import httpx
 from playwright.sync_api import Browser, sync_playwright
 
 from interlock.dialects import EntryWriter, MessagesTransducer
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_steps
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 HERE = Path(__file__).parent
@@ -70,7 +71,7 @@ def in_messages(folder: Path) -> Path:
 
 def live(browser: Browser) -> None:
     """Take a picture of a stream that goes on, in the server that makes it."""
-    app = create_app(EmbeddedEngine(rate=20))
+    app = build(Settings(), EmbeddedEngine(rate=20))
     app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys()))
     with ServerThread(app) as url:
         asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=120))

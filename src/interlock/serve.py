@@ -2,7 +2,7 @@
 
 try:
     from interlock.serving.build import build
-    from interlock.serving.engines.engine import AdmittingEngine, Engine, EngineOutput, ModelFacts, Turn
+    from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
     from interlock.serving.requests.input_items import text_of
@@ -14,7 +14,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = [
-    "AdmittingEngine",
     "ApiError",
     "Engine",
     "EngineError",

@@ -9,13 +9,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.generation import ResponseEngine, response_engine
 from interlock.serving.http.app import Api, Application, KeyGate, TraceContext
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
 from interlock.serving.responses.active_runs import ActiveRuns, Slots
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.sealing import Envelope, SealingKeys
+from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.settings import Settings
 from interlock.serving.store import ResponseStore, open_store
@@ -26,7 +25,7 @@ from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
 
 def build(
     settings: Settings,
-    engine: Engine | ResponseEngine,
+    engine: Engine,
     *,
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
@@ -46,16 +45,15 @@ def build(
     Raises:
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
     """
-    host = response_engine(engine)
     service = ResponseService(
-        host,
+        engine,
         Archive(store or _open_store(settings)),
         tools or build_tools(settings),
-        Envelope(_sealing_keys(settings)),
+        _sealing_keys(settings),
         ActiveRuns(slots or Slots(settings.max_streams)),
     )
     api = Api(service, settings)
-    keys = _api_keys(settings, host)
+    keys = _api_keys(settings, engine)
     with settings.errors("metrics_key"):
         metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
     middleware = [Middleware(TraceContext)]
@@ -67,7 +65,7 @@ def build(
     return Application(api, keys, middleware)
 
 
-def _api_keys(settings: Settings, engine: ResponseEngine) -> Keys:
+def _api_keys(settings: Settings, engine: Engine) -> Keys:
     if settings.api_key_file is not None:
         with settings.errors("api_key_file"):
             return Keys.of_file(settings.api_key_file)

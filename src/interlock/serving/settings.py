@@ -231,7 +231,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         Option("Search the web for `web_search` with searxng=URL, brave, tavily or exa, and open the pages.", "PROVIDER"),
     ] = None
     view: Annotated[bool, Option("Show recent streams at /interlock/, to clients with the API key.")] = False
-    redact: Annotated[bool, Option("Hide the texts of the streams that --view shows.")] = False
     allow_mcp_host: Annotated[
         Texts,
         Option(

@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Finding
+from interlock.serving.build import build
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.serving.view.trace import Trace
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -332,7 +333,7 @@ def test_the_refusal_of_a_server_is_quoted(url) -> None:
 
 
 def test_a_405_for_get_suggests_a_body() -> None:
-    with ServerThread(create_app(EmbeddedEngine())) as url:
+    with ServerThread(build(Settings(), EmbeddedEngine())) as url:
         result = run(f"{url}/v1/responses")
     error = "405 Method Not Allowed: the server does not accept GET here; add --body FILE to POST the request in a file"
     assert (result.exit_code, result.stderr) == (2, f"interlock: {url}/v1/responses: {error}\n")

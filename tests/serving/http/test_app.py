@@ -14,12 +14,13 @@ from live.mcp_servers import Workshop, running
 from live.wire import bodies, without_chance
 
 from interlock.judges import judge
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.prompt import count_prompt
-from interlock.serving.http import app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import archive
 from interlock.serving.responses import service as making
+from interlock.serving.settings import Settings
 from interlock.serving.store import MemoryStore, StoreDown
 from interlock.serving.store.sqlite import SqliteStore
 from interlock.serving.tools.tool_runner import NullTools
@@ -92,7 +93,7 @@ def test_a_response_is_sent_before_its_tools_are_closed(stream) -> None:
             yield self
             order.append("closed")
 
-    application = app.create_app(StagedEngine(steps(ANSWER)), tools=Tools())
+    application = build(Settings(), StagedEngine(steps(ANSWER)), tools=Tools())
     run_application(application, {**STAGED, "stream": stream}, lambda _count: order.append("sent"))
     *sends, last = order
     assert (set(sends), last) == ({"sent"}, "closed")
@@ -100,7 +101,7 @@ def test_a_response_is_sent_before_its_tools_are_closed(stream) -> None:
 
 def test_each_engine_step_is_one_write_of_whole_frames() -> None:
     engine = StagedEngine([step(ANSWER), step("!"), step(" More."), step("", "stop")])
-    start, *writes = run_application(app.create_app(engine), {**STAGED, "stream": True})
+    start, *writes = run_application(build(Settings(), engine), {**STAGED, "stream": True})
     assert start["status"] == 200
     frames = [write["body"].count(b"\n\n") for write in writes]
     assert frames == [2, 3, 1, 1, 3, 2]  # the beginning, four steps of which one says nothing, the end of the turn, the end
@@ -114,7 +115,7 @@ def test_a_client_that_disconnects_while_it_sends_its_request_gets_no_response(s
     engine = StagedEngine(steps(ANSWER))
     beginning = json.dumps({**STAGED, "stream": stream}).encode()[:9]
     messages = [{"type": "http.request", "body": beginning, "more_body": True}, {"type": "http.disconnect"}]
-    run_application(app.create_app(engine), {}, messages=messages)
+    run_application(build(Settings(), engine), {}, messages=messages)
     assert engine.turns == []
 
 
@@ -248,7 +249,7 @@ def test_the_models_are_listed_and_described(serve) -> None:
 
 
 def test_only_health_needs_no_key(serve) -> None:
-    with serve(StagedEngine(steps(ANSWER)), api_key="sesame") as url:
+    with serve(StagedEngine(steps(ANSWER)), api_key=["sesame"]) as url:
         assert httpx.get(f"{url}/health").json() == {"status": "ok"}
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic sesame"}, {"authorization": "sesame"}):
             answer = post(url, STAGED, headers=headers)
@@ -259,7 +260,7 @@ def test_only_health_needs_no_key(serve) -> None:
 
 
 def test_a_key_of_any_characters_is_compared(serve) -> None:
-    with serve(StagedEngine(steps(ANSWER)), api_key="sésame") as url:
+    with serve(StagedEngine(steps(ANSWER)), api_key=["sésame"]) as url:
         assert error_of(post(url, STAGED, headers={"authorization": b"Bearer \xff"}))[0] == 401
         assert post(url, STAGED, headers={"authorization": "Bearer sésame".encode()}).status_code == 200
 
@@ -270,7 +271,7 @@ def test_only_pages_of_allowed_origins_may_use_the_server(serve, url) -> None:
     allowed = "access-control-allow-origin"
     assert allowed not in post(url, REQUEST, headers=origin).headers
     assert error_of(httpx.options(f"{url}/v1/responses", headers=asking))[0] == 405
-    with serve(StagedEngine(steps(ANSWER)), cors_origins=["https://page.test"], api_key="sesame") as guarded:
+    with serve(StagedEngine(steps(ANSWER)), cors_origin=["https://page.test"], api_key=["sesame"]) as guarded:
         assert httpx.options(f"{guarded}/v1/responses", headers=asking).headers[allowed] == "https://page.test"
         assert allowed not in httpx.get(f"{guarded}/health", headers={"origin": "https://other.test"}).headers
         refused = post(guarded, STAGED, headers=origin)
@@ -300,7 +301,7 @@ def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -
             raise OSError("the disk is full")
 
     engine = StagedEngine(steps(ANSWER))
-    _, *writes = run_application(app.create_app(engine, store=Broken()), {**STAGED, "stream": True})
+    _, *writes = run_application(build(Settings(), engine, store=Broken()), {**STAGED, "stream": True})
     stream = b"".join(write["body"] for write in writes)
     events = bodies(stream)
     assert [(event["type"], event["response"]["store"]) for event in events if "response" in event] == [
@@ -315,7 +316,7 @@ def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -
 
 def test_a_response_that_is_larger_than_the_store_is_not_stored_and_says_so(caplog) -> None:
     small = MemoryStore(max_bytes=1_000)
-    with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=small)) as url:
+    with ServerThread(build(Settings(), StagedEngine(steps(ANSWER)), store=small)) as url:
         made = [post(url, {**STAGED, **more}).json() for more in ({}, {"input": "word " * 1_000}, {"store": False})]
         stored = [httpx.get(f"{url}/v1/responses/{response['id']}").status_code for response in made]
     assert [(response["status"], response["store"]) for response in made] == [("completed", False)] * 3
@@ -394,7 +395,7 @@ def test_a_slow_reader_slows_the_engine() -> None:
     def on_send(writes):
         ahead.append(engine.yielded - writes)
 
-    *_, last = run_application(app.create_app(engine), {**STAGED, "stream": True}, on_send)
+    *_, last = run_application(build(Settings(), engine), {**STAGED, "stream": True}, on_send)
     assert last["more_body"] is False
     assert max(ahead) <= 0  # no step is asked for before the one before it was taken
 
@@ -402,7 +403,7 @@ def test_a_slow_reader_slows_the_engine() -> None:
 def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with ServerThread(app.create_app(engine, app.AppSettings(max_streams=1))) as url, httpx.Client() as client:
+    with ServerThread(build(Settings(max_streams=1), engine)) as url, httpx.Client() as client:
         with client.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as first:
             assert gate.reached.wait(30)
             refused = [post(url, body) for body in (STAGED, {**STAGED, "stream": True}, {**STAGED, "background": True})]
@@ -486,7 +487,7 @@ def test_only_requests_to_store_are_refused_while_the_store_is_down(monkeypatch)
             raise StoreDown("It cannot be reached.")
 
     monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
-    with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=Down())) as url:
+    with ServerThread(build(Settings(), StagedEngine(steps(ANSWER)), store=Down())) as url:
         assert looked.wait(60)
         refused = [post(url, {**STAGED, **more}) for more in ({}, {"stream": True}, {"background": True})]
         assert [error_of(each) for each in refused] == [(503, None, "store_unavailable")] * 3
@@ -523,7 +524,7 @@ def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(mon
     claims = []
     monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
     store = Full(str(tmp_path / "store.db"), max_bytes=600_000)
-    with ServerThread(app.create_app(StagedEngine(steps(ANSWER)), store=store)) as url:
+    with ServerThread(build(Settings(), StagedEngine(steps(ANSWER)), store=store)) as url:
         first, second = ask(url), ask(url)
         refused = []
         for _ in range(3):

@@ -244,7 +244,7 @@ def test_errors_are_of_the_clients_types(client, serve) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
         client.responses.create(model=MODEL, input="Hi", temperature=9, stream=True)
     assert (bad.value.param, bad.value.code) == ("temperature", "decimal_above_max_value")
-    with serve(StagedEngine(), api_key=["sesame"]) as url, OpenAI(base_url=f"{url}/v1", api_key="wrong") as stranger:
+    with serve(StagedEngine(), api_key=["sesame"]) as url, OpenAI(base_url=f"{url}/v1", api_key=["wrong"]) as stranger:
         with pytest.raises(openai.AuthenticationError):
             stranger.models.list()
         assert [model.id for model in stranger.with_options(api_key="sesame").models.list()] == ["staged", "org/staged-2"]

@@ -15,8 +15,9 @@ from live.engines import ANSWER, StagedEngine, step
 from live.wire import bodies
 from websockets.sync.client import connect
 
-from interlock.serving.http.app import create_app
+from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.verify.oracle import check
 
 WORDS = " a word of an answer" * 40
@@ -81,7 +82,7 @@ def held_when_paused(engine, url):
 
 def test_a_client_that_does_not_read_its_stream_pauses_the_engine_and_gets_all_of_it_later() -> None:
     engine = talkative()
-    with ServerThread(create_app(engine)) as url, unread(url, store=False) as connection:
+    with ServerThread(build(Settings(), engine)) as url, unread(url, store=False) as connection:
         assert held_when_paused(engine, url) < MIB
         events = rest(connection)
     assert (events[-1]["type"], engine.yielded) == ("response.completed", STEPS + 2)
@@ -91,7 +92,7 @@ def test_a_client_that_does_not_read_its_websocket_pauses_the_engine_and_gets_al
     engine = talkative()
     options = {"compression": None, "max_size": None, "max_queue": 1, "close_timeout": 60}
     with (
-        ServerThread(create_app(engine)) as url,
+        ServerThread(build(Settings(), engine)) as url,
         connect(url.replace("http", "ws", 1) + "/v1/responses", sock=reader(url), **options) as websocket,
     ):
         websocket.send(json.dumps({"type": "response.create", **REQUEST, "store": False}))
@@ -104,7 +105,7 @@ def test_a_client_that_does_not_read_its_websocket_pauses_the_engine_and_gets_al
 
 def test_a_client_that_leaves_without_having_read_ends_its_run() -> None:
     engine = talkative()
-    app = create_app(engine)
+    app = build(Settings(), engine)
     with ServerThread(app) as url:
         with unread(url, store=False):
             assert held_when_paused(engine, url) < MIB
@@ -114,7 +115,7 @@ def test_a_client_that_leaves_without_having_read_ends_its_run() -> None:
 
 def test_a_reader_of_the_log_that_does_not_read_keeps_no_response_in_the_background_waiting() -> None:
     engine = talkative()
-    with ServerThread(create_app(engine)) as url, unread(url, background=True) as connection, httpx.Client() as client:
+    with ServerThread(build(Settings(), engine)) as url, unread(url, background=True) as connection, httpx.Client() as client:
         received = b""
         while (named := re.search(rb'"id":"(resp_\w+)"', received)) is None:
             received += connection.recv(1024)

@@ -14,8 +14,8 @@ from websockets.sync.client import connect
 from interlock.events.json import loads
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.prompt import count_prompt
-from interlock.serving.http.socket_memory import Limits
 from interlock.serving.requests.normalize import PENDING
+from interlock.serving.settings import SocketLimits
 from interlock.verify.oracle import check
 
 PATIENCE = 60
@@ -131,7 +131,7 @@ def judge(number, frames, prompts):
 @pytest.mark.parametrize("place", [0, COUNT // 2])
 def test_lanes_that_are_steered_cancelled_and_answered_late_at_once_stay_legal_and_lose_nothing(serve, stride, place) -> None:
     engine, lanes, names = Crowd(), {f"{number}": [] for number in range(COUNT)}, {}
-    limits = {"keep_alive": 0.02, "socket_limits": Limits(in_flight=2 * COUNT)}
+    limits = {"keep_alive": 0.02, "socket_limits": SocketLimits(in_flight=2 * COUNT)}
     with serve(engine, **limits) as url, connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE) as socket:
 
         def receive_until(condition):

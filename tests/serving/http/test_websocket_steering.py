@@ -10,10 +10,10 @@ from openai import OpenAI
 from websockets.sync.client import connect
 
 from interlock.fsm.deltas import Run, Succeed
-from interlock.serving.http.socket_memory import Limits
 from interlock.serving.http.steering import MOST
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.limits import TEXT
+from interlock.serving.settings import SocketLimits
 from interlock.verify.oracle import check
 
 PATIENCE = 60
@@ -268,7 +268,7 @@ def test_input_for_a_response_that_does_not_complete_goes_back(serve, end) -> No
 
 def test_input_goes_back_if_its_successor_cannot_begin(serve) -> None:
     gate = Gate()
-    limits = {"socket_limits": Limits(memory_bytes=3000)}
+    limits = {"socket_limits": SocketLimits(memory_bytes=3000)}
     script = [*steps(ANSWER)[:5], gate, *steps(" word" * 2000)]
     with started(serve, script, settings=limits) as (engine, socket, first, _):
         socket.steer(first, "One")
@@ -283,7 +283,7 @@ def test_input_goes_back_if_its_successor_cannot_begin(serve) -> None:
 def test_successors_count_their_memory_once(serve) -> None:
     gates = Gate(), Gate()
     scripts = [[gate, *steps(ANSWER)] for gate in gates]
-    limits = {"socket_limits": Limits(memory_bytes=40_000)}
+    limits = {"socket_limits": SocketLimits(memory_bytes=40_000)}
     with started(serve, *scripts, steps(ANSWER), settings=limits, input="x" * 5_000) as (_, socket, first, _):
         response_id = first
         for gate in gates:
@@ -388,7 +388,7 @@ def test_what_cannot_be_steered_says_why(serve) -> None:
 
 def test_an_expired_connection_steers_no_response(serve) -> None:
     gate = Gate()
-    limits = {"socket_limits": Limits(lifetime=0)}
+    limits = {"socket_limits": SocketLimits(lifetime=0)}
     engine = StagedEngine([gate, *steps(ANSWER)])
     with serve(engine, **limits) as url, client(url) as socket:
         socket.steer("resp_1", "x")

@@ -12,10 +12,11 @@ from live.injection import PanicException
 from websockets.asyncio.client import connect
 
 from interlock.parsers import parser_for
+from interlock.serving.build import build
 from interlock.serving.engines.engine import Engine, Generation, generate_alone
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.settings import Settings
 from interlock.serving.store import MemoryStore, StoreDown
 
 LIMIT, BURST = 2, 12
@@ -81,7 +82,7 @@ async def ended(client, response):
 def test_a_burst_does_not_pass_the_limit_and_all_slots_are_free_afterwards(kinds) -> None:
     async def burst():
         engine = Counting(len(kinds) - LIMIT)
-        app = create_app(engine, AppSettings(max_streams=LIMIT))
+        app = build(Settings(max_streams=LIMIT), engine)
         async with client_of(app) as client:
 
             async def ask(kind):
@@ -107,7 +108,7 @@ def test_a_burst_does_not_pass_the_limit_and_all_slots_are_free_afterwards(kinds
 def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None:
     engine = Counting(BURST - LIMIT)
     engine.all_refused = gate = Gate()
-    app = create_app(engine, AppSettings(max_streams=LIMIT))
+    app = build(Settings(max_streams=LIMIT), engine)
 
     async def burst(url):
         ends = []
@@ -205,7 +206,7 @@ FAULTS = [
 def test_every_slot_is_free_after_any_fault_of_the_engine(kind, name, error) -> None:
     async def faulty():
         host = Host({name: error})
-        app = create_app(host, AppSettings(max_streams=1))
+        app = build(Settings(max_streams=1), host)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             path, body = KINDS[kind]
@@ -242,7 +243,7 @@ def test_every_slot_is_free_after_a_fault_of_the_store(down, kinds) -> None:
 
     async def faulty(kind):
         host = Host()
-        app = create_app(host, AppSettings(max_streams=1), store=Down())
+        app = build(Settings(max_streams=1), host, store=Down())
         async with client_of(app) as client:
             path, body = KINDS[kind]
             reference = [{"type": "item_reference", "id": "msg_1"}] if down == "find" else "Hi"

@@ -23,10 +23,11 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.http.app import create_app
+from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BATCH_SECONDS
+from interlock.serving.settings import Settings
 from interlock.serving.store import LEASE, MemoryStore, StoreDown, StoredResponse, StoreError, StoreFull
 from interlock.verify.oracle import check
 
@@ -231,7 +232,7 @@ def test_the_other_dialect_is_spoken_to_who_began_it_in_that(url, gate) -> None:
 
 
 def test_a_shutdown_ends_the_response_for_its_readers(engine, gate) -> None:
-    server = ServerThread(create_app(engine))
+    server = ServerThread(build(Settings(), engine))
     with server as url:
         one = begin(f"{url}/v1/responses", gate)
         with reading(one) as contents:
@@ -243,7 +244,7 @@ def test_a_shutdown_ends_the_response_for_its_readers(engine, gate) -> None:
 
 def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     store = MemoryStore()
-    with ServerThread(create_app(engine, store=store)) as url:
+    with ServerThread(build(Settings(), engine, store=store)) as url:
         response_id = begin(f"{url}/v1/responses", gate).rpartition("/")[2]
     stored = asyncio.run(store.get("", response_id))
     assert (stored.response["status"], [item["type"] for item in stored.output]) == ("failed", ["reasoning"])
@@ -274,7 +275,7 @@ def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_
 
     async def fill():
         engine = StagedEngine(steps(ANSWER))
-        app = create_app(engine, store=MemoryStore(max_bytes=bound))
+        app = build(Settings(), engine, store=MemoryStore(max_bytes=bound))
         await ask(app, "POST", "/v1/responses", body)
         gc.collect()
         tracemalloc.start()
@@ -320,7 +321,7 @@ def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generate
 def test_the_real_client_begins_reads_resumes_and_cancels(serve) -> None:
     gates = [Gate(), Gate()]
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates))
-    with serve(engine) as server, OpenAI(base_url=f"{server}/v1", api_key="any", max_retries=0) as client:
+    with serve(engine) as server, OpenAI(base_url=f"{server}/v1", api_key=["any"], max_retries=0) as client:
         created = client.responses.create(model="staged", input="Hi", background=True)
         assert created.status == "queued"
         assert gates[0].reached.wait(10)

@@ -15,7 +15,8 @@ from interlock.serving.responses.sealing import FOREIGN, SealingKeys, Seals
 TURN = steps(f"{REASONING}{ANSWER}")
 SEALING = {"include": ["reasoning.encrypted_content"], "store": False}
 THINKING = [{"type": "reasoning_text", "text": "Let me think."}]
-KEYS = SealingKeys.from_text(base64.b64encode(bytes(32)).decode())
+KEY = base64.b64encode(bytes(32)).decode()
+KEYS = SealingKeys.from_text(KEY)
 REQUEST = {"model": "staged", "input": "Hi", **SEALING}
 CHANGED = "it was changed, or was sealed with a key that this server does not have"
 UNKNOWN = "it was not sealed by Interlock, or by an older release, whose format is not supported any more"
@@ -128,7 +129,7 @@ def test_a_stored_response_continues_with_its_reasoning_as_text(serve) -> None:
 
 
 def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve) -> None:
-    with serve(StagedEngine(TURN), sealing_keys=KEYS) as one, serve(StagedEngine(TURN), sealing_keys=KEYS) as other:
+    with serve(StagedEngine(TURN), keys=KEY) as one, serve(StagedEngine(TURN), sealing_keys=KEYS) as other:
         reasoning, _ = post(one, REQUEST)["output"]
         assert post(other, request_with(carried(reasoning)))["status"] == "completed"
     with serve(StagedEngine(TURN)) as stranger:
@@ -157,11 +158,11 @@ def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generate
 def test_reasoning_of_another_kind_unknown_model_or_key_holder_is_refused(serve) -> None:
     headers, seals = {"authorization": "Bearer one"}, Seals(KEYS, "staged")
     compaction = {"type": "reasoning", "summary": [], "encrypted_content": seals.seal("compaction", {})}
-    with serve(StagedEngine(TURN), sealing_keys=KEYS) as url:
+    with serve(StagedEngine(TURN), keys=KEY) as url:
         unknown = {"type": "reasoning", "summary": [], "encrypted_content": Seals(KEYS, "gone").seal("reasoning", {})}
         assert post(url, request_with(unknown)) == refusal("input[0]", FOREIGN)
         assert post(url, request_with(compaction)) == refusal("input[0]", FOREIGN)
-    with serve(StagedEngine(TURN), sealing_keys=KEYS, api_key=["one", "two"]) as url:
+    with serve(StagedEngine(TURN), keys=KEY, api_key=["one", "two"]) as url:
         (reasoning, _) = post(url, REQUEST, headers=headers)["output"]
         assert post(url, request_with(carried(reasoning)), headers=headers)["status"] == "completed"
         assert post(url, request_with(carried(reasoning)), headers={"authorization": "Bearer two"}) == refusal(

@@ -13,8 +13,9 @@ import uvicorn
 from live.engines import StagedEngine, prompt_text, step, steps
 from live.mcp_servers import plain, running
 
-from interlock.serving.http.app import create_app
+from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread, listen
+from interlock.serving.settings import Settings
 from interlock.serving.tools import address, mcp_session
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
@@ -47,7 +48,7 @@ def tool(url, **members):
 def ask(reach, *tools, **members):
     """Ask a real server once; gives the stream's text, the response as it is stored, and the engine."""
     engine = StagedEngine(*TURNS)
-    with ServerThread(create_app(engine, tools=ToolServers(policy=AddressPolicy.of(reach)))) as url:
+    with ServerThread(build(Settings(), engine, tools=ToolServers(policy=AddressPolicy.of(reach)))) as url:
         body = {"model": "staged", "input": "Hi", "tools": [*tools], **members}
         streamed = httpx.post(f"{url}/v1/responses", json={**body, "stream": True}, timeout=60)
         if streamed.status_code != 200:

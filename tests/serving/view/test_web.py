@@ -9,10 +9,11 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.settings import Settings
 from interlock.serving.view import web
 from interlock.serving.view.web import CapturedStream, RecentStreams, ViewerMiddleware, site
 
@@ -20,7 +21,7 @@ REQUEST = {"model": "interlock-embedded", "input": "Hello there", "stream": True
 
 
 def watched(api_key=(), *, rate=0, cors_origins=()):
-    app = create_app(EmbeddedEngine(rate=rate), AppSettings(api_key=api_key, cors_origins=cors_origins))
+    app = build(Settings(api_key=api_key, cors_origin=cors_origins), EmbeddedEngine(rate=rate))
     recent = RecentStreams(Keys.of([api_key] if isinstance(api_key, str) else api_key))
     app.add_middleware(ViewerMiddleware, recent=recent)
     return app, recent
@@ -126,7 +127,7 @@ def test_the_list_has_the_verdict_the_tokens_and_the_first_words_of_a_stream_tha
 
 
 def test_the_stream_to_the_client_is_not_changed() -> None:
-    plain = TestClient(create_app(EmbeddedEngine()))
+    plain = TestClient(build(Settings(), EmbeddedEngine()))
     app, _ = watched()
     for body in (REQUEST, {**REQUEST, "stream": False}, {"model": "nobody"}):
         one, other = plain.post("/v1/responses", json=body), TestClient(app).post("/v1/responses", json=body)

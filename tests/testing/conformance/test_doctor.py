@@ -5,10 +5,11 @@ import socket
 import pytest
 from click.testing import CliRunner
 
+from interlock.serving.build import build
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.app import create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.testing import Mock
 
 
@@ -19,7 +20,7 @@ def run(*arguments):
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_an_upstream_that_can_do_everything(api) -> None:
-    with ServerThread(create_app(EmbeddedEngine(["tiny"]))) as url:
+    with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, (models, window, *cases) = run("--upstream", url, "--upstream-api", api)
     assert (status, models, window[:16]) == (0, "models     yes  1: tiny", "window     yes  ")
     assert cases == ["answers    yes", "tools      yes", "reasoning  yes", "schema     yes"]
@@ -38,7 +39,7 @@ def test_an_upstream_that_does_not_answer() -> None:
 
 
 def test_a_model_that_the_upstream_lacks() -> None:
-    with ServerThread(create_app(EmbeddedEngine(["tiny"]))) as url:
+    with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, lines = run("--upstream", url, "--model", "other")
     assert (status, lines[2].partition("The model")[0]) == (1, "answers    no   404 ")
 

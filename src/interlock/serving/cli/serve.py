@@ -26,7 +26,6 @@ from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.engines.generation import ResponseEngine
     from interlock.serving.engines.upstream.survey import UpstreamReport
     from interlock.serving.engines.upstream.translator import Upstream
     from interlock.serving.requests.api_keys import Keys
@@ -87,7 +86,7 @@ def serve(**_options: object) -> None:
     if settings.view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-        application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys, redact=settings.redact))
+        application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys))
     listening = bind(server.listen if settings.workers == 1 else server.reserve, settings.host, settings.port)
     url, reporting = server.url_of(listening), set[asyncio.Task[None]]()
 
@@ -128,14 +127,14 @@ async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:
 
 def _banner(
     settings: Settings,
-    engine: Engine | ResponseEngine,
+    engine: Engine,
     tools: ToolRunner,
     reports: Sequence[UpstreamReport],
     url: str,
     keys: Keys,
 ) -> list[str]:
     """Return what the command says when the server is ready: a line, and further ones with the details."""
-    served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*getattr(engine, "models", ())]
+    served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*engine.models]
     streams = f", its streams at {url}/interlock/" if settings.view else ""
     store = re.sub(r"//[^/]*@", "//…@", (settings.store or "memory:").partition("?")[0])
     models = [f"upstream: {each.upstream.client.url} ({each.upstream.api}): {_names(each.names)}" for each in reports]
@@ -192,9 +191,7 @@ def _warnings(settings: Settings, reports: Sequence[UpstreamReport], keys: Keys)
         yield RANDOM_KEY
 
 
-def _engine(
-    settings: Settings, upstreams: Sequence[Upstream], servers: ToolServers
-) -> tuple[Engine | ResponseEngine, ToolRunner]:
+def _engine(settings: Settings, upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Engine, ToolRunner]:
     """Return the engine and its tools; a script supplies its own tool results."""
     if not upstreams:
         return _local_engine(settings, servers)
@@ -206,18 +203,16 @@ def _engine(
     return Gateway(upstreams, servers.descriptions), servers
 
 
-def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine | ResponseEngine, ToolRunner]:
-    from interlock.parsers import Tagged
-    from interlock.parsers.families import DEFAULT_REASONING
+def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+    from interlock.serving.engines.script import family_format
     from interlock.serving.engines.scripted_engine import ScriptedEngine
     from interlock.serving.tools.tool_runner import ScriptedTools
 
     script, family, models, rate = settings.script, settings.family, settings.model, settings.rate
-    if family is not None and family not in DEFAULT_REASONING:
-        raise settings.error("family", f"unknown family {family!r}; choose one of {', '.join(DEFAULT_REASONING)}")
     if script is None:
-        output_format = None if family is None else Tagged(family, DEFAULT_REASONING[family])
+        with settings.errors("family"):
+            output_format = None if family is None else family_format(family)
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     if family is not None:
         raise settings.error("family", "it does not apply to a script, which names the families of its rules")

@@ -39,7 +39,7 @@ from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
 from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error, count_refusal
-from interlock.serving.http.app import Api, AppSettings
+from interlock.serving.http.app import Api
 from interlock.serving.http.request_body import JSON
 from interlock.serving.http.request_ids import add_header, name_request
 from interlock.serving.requests.api_errors import ApiError
@@ -51,6 +51,7 @@ from interlock.serving.responses.active_runs import GRACE
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
 from interlock.serving.responses.service import ResponseService
+from interlock.serving.settings import Settings
 from interlock.serving.store import StoreError
 from interlock.serving.store.opening import IN_MEMORY, open_store
 from interlock.serving.tools.address import AddressPolicy
@@ -150,13 +151,12 @@ class InterlockPlugin:
             compat.accept_function_tools(getattr(args, "tool_call_parser", None))
             metrics.register()
             engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
-            settings = AppSettings(
-                cors_origins=getattr(args, "allowed_origins", None) or (),
-                dialect=_choice(DIALECT, DIALECTS, OPENAI),
+            settings = Settings(
+                cors_origin=tuple(getattr(args, "allowed_origins", None) or ()),
+                dialect=_choice(DIALECT, DIALECTS, OPENAI).name,
                 keep_alive=_seconds(KEEP_ALIVE_VARIABLE, KEEP_ALIVE),
-                sealing_keys=sealing_keys or SealingKeys.random(),
             )
-            service = ResponseService(engine, archive, tools, settings.sealing_keys)
+            service = ResponseService(engine, archive, tools, sealing_keys or SealingKeys.random())
             api = Api(service, settings, read_any_object)
             parser_for(engine.format, {})  # so that the first request need not load it
             if engine_client is not None:

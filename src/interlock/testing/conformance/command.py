@@ -15,8 +15,9 @@ import msgspec
 from interlock.events.json import as_text, clean, dumps, elements, members, parse
 from interlock.judges import ApiName
 from interlock.serving.cli.exchange import ExchangeError, exchange
-from interlock.serving.cli.options import KEY_VARIABLE, NumberType, examples
+from interlock.serving.cli.options import NumberType, examples
 from interlock.serving.cli.sources import UrlRequest, fail, is_url
+from interlock.serving.settings import variable
 from interlock.testing.conformance.cases import Result
 from interlock.testing.conformance.player import CaseResult, NoAccessError, Player
 
@@ -32,7 +33,7 @@ _TIMEOUT: Final = 60.0
 @click.argument("url", metavar="URL")
 @click.option("--api", type=click.Choice(["responses", "messages", "chat"]), default="responses", help="The API to try.")
 @click.option("--model", metavar="NAME", help="The model to ask. Default: the first that the server lists.")
-@click.option("--api-key", metavar="KEY", envvar=KEY_VARIABLE, show_envvar=True, help="The API key of the server.")
+@click.option("--api-key", metavar="KEY", envvar=variable("api_key"), show_envvar=True, help="The API key of the server.")
 @click.option("--header", multiple=True, metavar="NAME:VALUE", help="Add a header to each request; can be repeated.")
 @click.option("--timeout", type=NumberType(min=0.1), default=_TIMEOUT, metavar="SECONDS", help="The longest time for an answer.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Write a table or JSON.")

@@ -6,17 +6,17 @@ import logging
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import click
 
 from interlock.events.json import as_text, elements, members, parse
+from interlock.serving.build import build
 from interlock.serving.cli.exchange import exchange
-from interlock.serving.cli.options import UpstreamOptions, examples, options_of, upstreams_of
-from interlock.serving.cli.sources import fail
+from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.http.app import AppSettings, create_app
 from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.testing.conformance.cases import QUICK, Result
 from interlock.testing.conformance.player import Player
 
@@ -39,23 +39,20 @@ _TIMEOUT: Final = 60.0
         "interlock doctor --upstream http://127.0.0.1:8000 --upstream-api vllm --model openai/gpt-oss-20b",
     )
 )
-@options_of(UpstreamOptions)
-@click.option("--family", metavar="NAME", help="The format of a model family, in which the gateway reads the text.")
+@options_of(*UPSTREAM, "family")
 @click.option("--model", metavar="NAME", help="The model to ask. Default: the first one of the upstream.")
-def doctor(*, family: str | None, model: str | None, **upstream: Any) -> None:  # noqa: ANN401 - click has converted them
+def doctor(*, model: str | None, **_options: object) -> None:
     """Say what an upstream can do, and what is wrong.
 
     A gateway sends the upstream four cases of `interlock conformance`: a text, a required call, reasoning and a JSON schema. The
     exit status is 0 if the model answers and nothing is wrong, and otherwise 1.
     """
-    upstreams = upstreams_of(UpstreamOptions(**upstream), family=family)
-    if not upstreams:
-        fail("name a server: --upstream URL, or --config FILE")
+    upstreams = required_upstreams(settings_of())
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     marks: dict[str, Mark] = {}
     logging.disable(logging.WARNING)  # the report has the errors
     try:
-        with ServerThread(create_app(Gateway(upstreams), AppSettings(api_key=key))) as url:
+        with ServerThread(build(Settings(api_key=(key,)), Gateway(upstreams))) as url:
             for name, mark, text in examine(url, key, model):
                 click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
                 marks[name] = mark
