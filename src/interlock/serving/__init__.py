@@ -9,7 +9,6 @@ A folder imports only from folders below it in this list:
     tools/        hosted tools, run on MCP servers
     engines/      the sources of model output: embedded engines, scripts and recordings, vLLM
     store/        responses that have ended
-    conformance/  requests that are played to any server, with a verdict for each answer
     requests/     what the body of a request may say, and the errors that answer it
     build         composes a server from its settings and its engine
     settings      the settings, and how they are read from options, the environment and a file

@@ -167,7 +167,7 @@ def test_a_response_is_cut_at_its_budget(client) -> None:
 
 def test_a_conversation_goes_on_from_a_stored_response(serve) -> None:
     engine = StagedEngine(steps(ANSWER))
-    with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key=["any"], max_retries=0) as client:
+    with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
         first = client.responses.create(model="staged", input="One")
         with client.responses.create(model="staged", input="Two", previous_response_id=first.id, stream=True) as stream:
             second = [*stream][-1].response
@@ -244,7 +244,7 @@ def test_errors_are_of_the_clients_types(client, serve) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
         client.responses.create(model=MODEL, input="Hi", temperature=9, stream=True)
     assert (bad.value.param, bad.value.code) == ("temperature", "decimal_above_max_value")
-    with serve(StagedEngine(), api_key=["sesame"]) as url, OpenAI(base_url=f"{url}/v1", api_key=["wrong"]) as stranger:
+    with serve(StagedEngine(), api_key=["sesame"]) as url, OpenAI(base_url=f"{url}/v1", api_key="wrong") as stranger:
         with pytest.raises(openai.AuthenticationError):
             stranger.models.list()
         assert [model.id for model in stranger.with_options(api_key="sesame").models.list()] == ["staged", "org/staged-2"]
@@ -252,7 +252,7 @@ def test_errors_are_of_the_clients_types(client, serve) -> None:
 
 def test_a_failed_response_reaches_the_client_as_one(serve) -> None:
     engine = StagedEngine([step(ANSWER), RuntimeError("a secret")])
-    with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key=["any"]) as client:
+    with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key="any") as client:
         with client.responses.create(model="staged", input="Hi", stream=True) as stream:
             last = judged([*stream])[-1]
         again = client.responses.retrieve(last.response.id)
@@ -263,7 +263,7 @@ def test_a_failed_response_reaches_the_client_as_one(serve) -> None:
 def test_closing_a_stream_stops_the_generation(serve) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
-    with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key=["any"]) as client:
+    with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key="any") as client:
         with client.responses.create(model="staged", input="Hi", stream=True) as stream:
             for event in stream:
                 if event.type == "response.output_text.delta":

@@ -97,7 +97,7 @@ def test_items_are_added_listed_retrieved_and_deleted(client) -> None:
 
 def test_a_response_continues_its_conversation_and_is_added_to_it() -> None:
     engine = StagedEngine(steps(ANSWER))
-    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key=["none"]) as client:
+    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         conversation = client.conversations.create(items=[USER])
         first = client.responses.create(model="staged", input="Who am I?", conversation=conversation.id)
         assert first.conversation.id == conversation.id
@@ -120,7 +120,7 @@ def test_a_response_in_the_background_is_added_too(client) -> None:
 
 def test_a_failed_response_is_not_added() -> None:
     engine = StagedEngine([step(REASONING), RuntimeError("broken")])
-    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key=["none"]) as broken:
+    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as broken:
         conversation = broken.conversations.create(items=[USER])
         assert broken.responses.create(model="staged", input="Hi", conversation=conversation.id).status == "failed"
         assert texts(broken, conversation) == [("user", "My name is Ada.")]
@@ -129,7 +129,7 @@ def test_a_failed_response_is_not_added() -> None:
 def test_one_response_at_a_time_is_made_in_a_conversation() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
-    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key=["none"], max_retries=0) as client:
+    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         conversation = client.conversations.create()
         request = {"model": "staged", "input": "Hi", "conversation": conversation.id}
         with httpx.stream("POST", f"{url}/v1/responses", json={**request, "stream": True}, timeout=60) as first:
@@ -153,7 +153,7 @@ def test_a_request_that_is_refused_leaves_its_conversation_free(client) -> None:
 def test_a_conversation_that_is_deleted_meanwhile_takes_no_response_with_it() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
-    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key=["none"]) as client:
+    with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         conversation = client.conversations.create()
         background = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
         assert gate.reached.wait(60)

@@ -321,7 +321,7 @@ def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generate
 def test_the_real_client_begins_reads_resumes_and_cancels(serve) -> None:
     gates = [Gate(), Gate()]
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates))
-    with serve(engine) as server, OpenAI(base_url=f"{server}/v1", api_key=["any"], max_retries=0) as client:
+    with serve(engine) as server, OpenAI(base_url=f"{server}/v1", api_key="any", max_retries=0) as client:
         created = client.responses.create(model="staged", input="Hi", background=True)
         assert created.status == "queued"
         assert gates[0].reached.wait(10)

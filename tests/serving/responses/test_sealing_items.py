@@ -129,7 +129,7 @@ def test_a_stored_response_continues_with_its_reasoning_as_text(serve) -> None:
 
 
 def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve) -> None:
-    with serve(StagedEngine(TURN), keys=KEY) as one, serve(StagedEngine(TURN), sealing_keys=KEYS) as other:
+    with serve(StagedEngine(TURN), keys=KEY) as one, serve(StagedEngine(TURN), keys=KEY) as other:
         reasoning, _ = post(one, REQUEST)["output"]
         assert post(other, request_with(carried(reasoning)))["status"] == "completed"
     with serve(StagedEngine(TURN)) as stranger:

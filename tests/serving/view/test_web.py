@@ -61,7 +61,7 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
     ("path", "start", "machine"), [("/v1/messages", "msg_", "messages"), ("/v1/chat/completions", "chatcmpl-", "chat")]
 )
 def test_the_streams_of_other_apis_are_shown_too(path, start, machine) -> None:
-    app, _ = watched("secret")
+    app, _ = watched(["secret"])
     client = TestClient(app)
     client.headers["x-api-key"] = "secret"
     body = {"model": "interlock-embedded", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50, "stream": True}
@@ -136,7 +136,7 @@ def test_the_stream_to_the_client_is_not_changed() -> None:
 
 
 def test_access_requires_the_key() -> None:
-    app, _ = watched("secret")
+    app, _ = watched(["secret"])
     client = TestClient(app)
     client.post("/v1/responses", json=REQUEST, headers={"authorization": "Bearer secret"})
     for path in ("/interlock/", "/interlock", "/interlock/lines", "/interlock/0/", "/interlock/0/lines", "/interlock/x"):
