@@ -386,6 +386,20 @@ def test_with_a_ttl_of_zero_a_response_expires_at_its_end(opened) -> None:
     assert run(opened, scenario) == (QUEUED, None)
 
 
+def test_a_log_is_removed_some_time_after_the_end_of_its_response(opened) -> None:
+    async def scenario(store):
+        lease = await store.enqueue("", QUEUED, "a")
+        await store.finish(lease, 0, FRAMES, ENDED)
+        swept = [await store.sweep()]
+        opened.now += 60
+        swept += [await store.sweep(), await store.sweep()]
+        return swept, await log_of(store), await store.get("", "resp_1")
+
+    opened.store = opened.make(logs=60)
+    swept = [SweepResult(0, 0), SweepResult(0, 1), SweepResult(0, 0)]
+    assert run(opened, scenario) == (swept, ((), 3, 3, "ended", False, False), ENDED)
+
+
 def test_of_all_lost_responses_those_that_were_lost_first_are_returned(opened) -> None:
     async def scenario(store):
         for tenant in ("z", "a", "m"):

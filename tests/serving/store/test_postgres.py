@@ -1,7 +1,6 @@
 """The store in Postgres is shared by hosts, keeps what was acknowledged, and recovers when the server does."""
 
 import asyncio
-import itertools
 import signal
 import threading
 from contextlib import closing
@@ -9,18 +8,13 @@ from pathlib import Path
 
 import pytest
 from live.postgres_server import PostgresServer, needs_postgres
-from live.stored import message, run, stored
+from live.stored import run, stored
 
 from interlock.serving.store import (
     LEASE,
-    Addition,
-    Conflict,
-    Lease,
-    LeaseLost,
     SequenceError,
     StoredConversation,
     StoreDown,
-    StoredResponse,
     database,
     open_store,
 )
@@ -248,52 +242,6 @@ def test_a_change_by_another_process_wakes_a_subscriber_even_after_its_connectio
     assert run(open_store(postgres_url), scenario) == (b"one", b"two")
 
 
-def test_two_processes_that_share_items_and_links_lose_none_of_them(postgres_url) -> None:
-    """Both add and remove the same chains at once, so their transactions conflict."""
-    prefix = [message(number) for number in range(5)]
-
-    async def work(store, name):
-        for turn in range(40):
-            response_id = f"{name}_{turn % 3}"
-            await store.put("", stored(response_id, *prefix[: 1 + turn % 5], message("last", f"{turn % 7}")))
-            read = await store.get("", f"resp_{response_id}")
-            assert len(read.items) == 2 + turn % 5
-            if turn % 2:
-                await store.delete("", f"resp_{response_id}")
-
-    async def scenario(store):
-        stores = [store, *(open_store(postgres_url) for _ in range(2))]
-        await asyncio.gather(*(work(each, name) for name, each in enumerate(stores)))
-        for name in itertools.product(range(3), range(3)):
-            await store.delete("", "resp_{}_{}".format(*name))
-        info = await store.info()
-        for each in stores[1:]:
-            await each.close()
-        return info.responses, info.items
-
-    assert run(open_store(postgres_url), scenario) == ({}, 0)
-
-
-def test_of_two_processes_that_adopt_or_create_at_once_one_succeeds(postgres_url) -> None:
-    async def scenario(store):
-        other = open_store(postgres_url)
-        now = 1000.0
-        for each in (store, other):
-            each.clock = lambda: now
-        outcomes = []
-        for number in range(10):
-            created = await asyncio.gather(
-                store.enqueue("", stored(number), "a"), other.enqueue("", stored(number), "b"), return_exceptions=True
-            )
-            now += LEASE
-            adopted = await asyncio.gather(store.adopt("", f"resp_{number}", "c"), other.adopt("", f"resp_{number}", "d"))
-            outcomes.append((sorted(type(each).__name__ for each in created), [lease.epoch for lease in adopted if lease]))
-        await other.close()
-        return outcomes
-
-    assert run(open_store(postgres_url), scenario) == [(["Conflict", "Lease"], [2])] * 10
-
-
 def test_a_locked_row_is_down_and_other_rows_are_not(monkeypatch, postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
@@ -431,47 +379,6 @@ def test_text_that_postgres_cannot_store_is_stored(postgres_url) -> None:
     assert run(open_store(postgres_url), scenario) == (True, True)
 
 
-def test_refusals_raise_the_errors_of_the_other_stores(postgres_url) -> None:
-    async def scenario(store):
-        lease = await store.enqueue("", stored(1), "a")
-        found = []
-        for error, attempt in (
-            (SequenceError, store.append(lease, 5, [b"one"])),
-            (Conflict, store.put("", stored(1))),
-            (Conflict, store.finish(lease, 0, [b"one"], stored(1), Addition("conv_1", "resp_1", ()))),
-            (LeaseLost, store.renew(Lease("", "resp_1", "b", 1))),
-        ):
-            with pytest.raises(error) as refused:
-                await attempt
-            found.append(str(refused.value))
-        return found
-
-    assert run(open_store(postgres_url), scenario) == [
-        "The next event has the number 0, not 5.",
-        "There is a response with that id already; it is queued.",
-        "The conversation 'conv_1' was taken or changed meanwhile.",
-        "The lease of 'b' is over: the response is queued.",
-    ]
-
-
-def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(postgres_url) -> None:
-    class Strange:
-        """A value that JSON does not have."""
-
-    async def scenario(store):
-        await store.put("", stored(0))
-        results = await asyncio.gather(
-            store.put("", stored(1)),
-            store.put("", StoredResponse({"id": "resp_2", "output": [], "no": Strange()}, ())),
-            store.put("", stored(3)),
-            return_exceptions=True,
-        )
-        present = [await store.get("", f"resp_{number}") is not None for number in range(4)]
-        return [type(result).__name__ for result in results], present
-
-    assert run(open_store(postgres_url), scenario) == (["NoneType", "TypeError", "NoneType"], [True, True, False, True])
-
-
 def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
@@ -587,18 +494,6 @@ def test_a_schema_of_another_program_is_refused(postgres_server, postgres_url) -
     postgres_server.clear()
 
 
-def test_many_stores_create_the_tables_at_once(postgres_url) -> None:
-    async def scenario(store):
-        stores = [store, *(open_store(postgres_url) for _ in range(7))]
-        await asyncio.gather(*(each.put("", stored(number)) for number, each in enumerate(stores)))
-        info = await store.info()
-        for each in stores[1:]:
-            await each.close()
-        return info.responses, info.kind.partition(" ")[0], info.size > 0
-
-    assert run(open_store(postgres_url), scenario) == ({"ended": 8}, "PostgreSQL", True)
-
-
 def test_a_layout_of_a_newer_release_is_refused(postgres_server, postgres_url) -> None:
     run(open_store(postgres_url), lambda store: store.put("", stored(1)))
     postgres_server.query(f"UPDATE interlock.layout SET version = {database.VERSION + 1}")  # noqa: S608 - a number
@@ -629,33 +524,6 @@ def test_a_url_names_the_server_and_the_parameters() -> None:
         3600,
         None,
     )
-
-
-def test_expired_responses_and_logs_are_swept(postgres_url) -> None:
-    store = open_store(f"{postgres_url}?ttl=1h&logs=1m")
-    now = 1000.0
-    store.clock = lambda: now
-
-    async def scenario(store):
-        nonlocal now
-        lease = await store.enqueue("", stored(1), "a")
-        await store.finish(lease, 0, [b"one", b"two"], stored(1))
-        await store.create_conversation("", StoredConversation("conv_1", 0, {}), [message(1)])
-        now += 60
-        trimmed = await store.sweep()
-        log = await store.read("", "resp_1", 0, 10)
-        now += 3600
-        expired = await store.sweep()
-        return (trimmed.expired, trimmed.trimmed, log.oldest), (expired.expired, expired.trimmed), (await store.info()).responses
-
-    assert run(store, scenario) == ((0, 1, 2), (1, 0), {})
-
-
-def test_a_store_is_opened_again_after_it_was_closed_and_in_another_event_loop(postgres_url) -> None:
-    store = open_store(postgres_url)
-    run(store, lambda store: store.put("", stored(1)))
-    assert run(store, lambda store: store.get("", "resp_1")) == stored(1)
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("interlock: ")] == []
 
 
 def test_the_server_of_the_tests_is_not_reachable_from_elsewhere(postgres_server) -> None:

@@ -44,21 +44,6 @@ EMPTY = 600_000
 SHARED = {"id": "msg_in", "type": "message"}
 
 
-def test_a_response_is_returned_with_its_conversation() -> None:
-    store = MemoryStore()
-    put(store, stored(1, SHARED))
-    response = asyncio.run(store.get("", "resp_1"))
-    assert response == stored(1, SHARED)
-    assert [item["id"] for item in response.conversation] == ["msg_in", "msg_out_1"]
-
-
-def test_a_response_that_was_never_put_is_not_found() -> None:
-    store = MemoryStore()
-    assert asyncio.run(store.get("", "resp_1")) is None
-    assert not asyncio.run(store.delete("", "resp_1"))
-    assert find(store, "msg_in") == {}
-
-
 def test_too_many_responses_evict_the_least_recently_used() -> None:
     store = MemoryStore(max_responses=2)
     put(store, stored(1), stored(2))
@@ -248,14 +233,6 @@ def test_the_allocated_memory_is_within_the_bound(make) -> None:
     assert apsw.memory_used() - before <= 1.02 * bound + EMPTY
 
 
-def test_a_deleted_response_is_gone_and_makes_room() -> None:
-    store = MemoryStore(max_responses=1)
-    put(store, stored(1, SHARED))
-    assert asyncio.run(store.delete("", "resp_1"))
-    assert stored_numbers(store, 1) == []
-    assert find(store, "msg_in", "msg_out_1") == {}
-
-
 def test_a_hidden_response_makes_room_when_its_readers_have_had_their_time() -> None:
     now = 0.0
     store = MemoryStore(max_responses=2, clock=lambda: now)
@@ -266,15 +243,6 @@ def test_a_hidden_response_makes_room_when_its_readers_have_had_their_time() -> 
     now += LEASE
     put(store, stored(3))
     assert stored_numbers(store, 1, 2, 3) == [1, 3]
-
-
-def test_an_item_is_found_as_long_as_one_response_has_it() -> None:
-    store = MemoryStore()
-    put(store, stored(1, SHARED), stored(2, SHARED, SHARED))
-    asyncio.run(store.delete("", "resp_2"))
-    assert find(store, "msg_in", "msg_out_1", "msg_out_2") == {"msg_in": SHARED, "msg_out_1": stored(1).output[0]}
-    asyncio.run(store.delete("", "resp_1"))
-    assert find(store, "msg_in") == {}
 
 
 def test_a_body_that_was_compressed_in_layout_2_can_always_be_read() -> None:

@@ -4,4 +4,5 @@ import pytest
 from live.postgres_server import needs_postgres
 
 POSTGRES = pytest.param("postgres", marks=needs_postgres)
-KINDS = ["memory", "sqlite", POSTGRES]
+SHARED = ["sqlite", POSTGRES]
+KINDS = ["memory", *SHARED]

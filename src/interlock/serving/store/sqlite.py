@@ -29,6 +29,7 @@ from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFu
 R = TypeVar("R")
 Files: TypeAlias = tuple[tuple[int, int] | None, ...]  # device and inode of each, or None if it is missing
 
+REQUIRED_SQLITE: Final = (3, 51, 3)  # the first release without "The WAL-reset bug", which loses commits of several writers
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
 POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
 VACUUMED: Final = 1000  # pages that a sweep returns to the disk in one transaction, so that others can write in between
@@ -59,14 +60,6 @@ EVICTABLE: Final = f"""
     ) ORDER BY used LIMIT 1
 """  # noqa: S608 - constants
 """Selects the least recently used response or conversation, except the last used one and any in progress."""
-
-
-def loses_commits(version: str) -> bool:
-    """Return whether a version of SQLite has "The WAL-reset bug", which loses commits of connections that write to one file."""
-    # SQLite's documentation of write-ahead logging lists the versions.
-    major, minor, patch = (int(part) for part in version.split(".")[:3])
-    fixed = {(3, 50): 7, (3, 44): 6}.get((major, minor))  # the first fixed patches of older releases
-    return (3, 7, 0) <= (major, minor, patch) <= (3, 51, 2) and (fixed is None or patch < fixed)
 
 
 @define(eq=False)
@@ -164,7 +157,7 @@ class SqliteStore(SharedStore[SqliteConnection]):
 
     def __attrs_post_init__(self) -> None:
         version = apsw.sqlite_lib_version()
-        if loses_commits(version):
+        if tuple(map(int, version.split("."))) < REQUIRED_SQLITE:
             message = f"SQLite {version} can lose commits of processes that share a file; 3.51.3 does not: pip install -U apsw."
             raise StoreUnusable(message)
 
