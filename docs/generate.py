@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -28,9 +27,7 @@ from interlock.dialects import chat, messages
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
-from interlock.fsm.lifecycles.client_calls import CLIENT_CALLS
-from interlock.fsm.lifecycles.searches import SEARCHES
-from interlock.fsm.lifecycles.unstreamed import WRITTEN
+from interlock.fsm.lifecycles import client_calls, hosted_calls, response, text_items
 from interlock.fsm.table import Machine
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Deviation
 from interlock.judges.automaton import OBSERVED
@@ -97,8 +94,13 @@ WALKED = {
     "chat": chat.CHAT,
 }
 
-SHARED = {"client_calls": CLIENT_CALLS, "searches": SEARCHES, "unstreamed": WRITTEN}
-"""The modules that declare several lifecycles with pages."""
+GRAMMAR = {
+    response: [response.RESPONSE],
+    text_items: text_items.TEXT_ITEMS,
+    client_calls: client_calls.CLIENT_CALLS,
+    hosted_calls: hosted_calls.HOSTED_CALLS,
+}
+"""The modules that declare lifecycles with sections of their own."""
 
 LIFECYCLES = Path("docs", "lifecycles")
 
@@ -200,8 +202,7 @@ def _section(name: str, graph: Graph) -> Iterator[str]:
 
 def _declared(name: str) -> str:
     """Link the module that declares a table."""
-    shared = next((file for file, kinds in SHARED.items() if any(one.name == name for one in kinds)), name)
-    module = MODULES.get(name) or sys.modules[f"interlock.fsm.lifecycles.{shared}"]
+    module = MODULES.get(name) or next(file for file, kinds in GRAMMAR.items() if name in {one.name for one in kinds})
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
     return f"Declared in [{path}](../../src/interlock/{path})."
 
@@ -247,7 +248,7 @@ def _whole_section() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield "Declared in [fsm/lifecycles/unstreamed.py](../../src/interlock/fsm/lifecycles/unstreamed.py)."
+    yield "Declared in [fsm/lifecycles/client_calls.py](../../src/interlock/fsm/lifecycles/client_calls.py)."
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."

@@ -7,8 +7,8 @@ from page_changes import ROOT, changed_package, changes, run_tests
 PAGE = (ROOT / "docs" / "adding-a-kind.md").read_text("utf-8")
 
 
-def test_a_kind_is_added_in_five_files():
-    assert len({path for path, _ in changes(PAGE)}) == 5
+def test_a_kind_is_added_in_four_files():
+    assert len({path for path, _ in changes(PAGE)}) == 4
 
 
 def test_the_changes_of_the_page_add_the_kind(tmp_path):

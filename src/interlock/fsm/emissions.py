@@ -6,6 +6,7 @@ Only these functions make events of items, and only firing an edge calls them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from io import BytesIO
 from typing import Any, Final, TypeAlias, cast
 
@@ -27,6 +28,7 @@ _PartDelta: TypeAlias = stream.RefusalDelta | stream.ReasoningDelta | stream.Sum
 _PartTextDone: TypeAlias = stream.RefusalDone | stream.ReasoningDone | stream.SummaryDone
 
 
+@cache  # a lifecycle that emits an event in several places has one emission of it
 def progress(name: str) -> ItemEmission:
     """Return the emission of an event about the progress of an item, such as `mcp_call.completed`."""
     if name not in stream.PROGRESS:
