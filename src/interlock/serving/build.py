@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -21,6 +22,9 @@ from interlock.serving.store import ResponseStore, open_store
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
+
+EXPOSED_HEADERS: Final = ("x-request-id", "retry-after")
+"""The headers of answers that pages of other origins may read."""
 
 
 def build(
@@ -58,7 +62,16 @@ def build(
         metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
     middleware = [Middleware(TraceContext)]
     if settings.cors_origin:
-        middleware.append(Middleware(CORSMiddleware, settings.cors_origin, allow_methods=["*"], allow_headers=["*"]))
+        everything = ["*"]
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                settings.cors_origin,
+                allow_methods=everything,
+                allow_headers=everything,
+                expose_headers=EXPOSED_HEADERS,
+            )
+        )
     if keys.tenants or keys.passed or metrics_keys.tenants:
         middleware.append(Middleware(KeyGate, keys=keys, metrics_keys=metrics_keys))
     metrics.register()

@@ -27,6 +27,9 @@ from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS
 PLACE: Final = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 """Matches the text of a msgspec error, and the path of the wrong value."""
 
+HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]")
+"""Matches the hosts that can be allowed, as `TrustedHostMiddleware` understands them."""
+
 Api: TypeAlias = Literal["responses", "messages", "chat"]
 UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -281,6 +284,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Convert the values to their types, and refuse those that exclude each other."""
         for name in self.__struct_fields__:
             structs.force_setattr(self, name, _convert(name, getattr(self, name), self.places.get(name, name)))
+        for host in self.allowed_host:
+            if HOST.fullmatch(host) is None:
+                raise self.error("allowed_host", f"{host!r} is no host, such as api.example.com, *.example.com, [::1] or *")
         if self.view and self.workers > 1:
             raise self.error("view", f"it shows the streams of one process, not of --workers {self.workers}")
         if self.workers > 1 and (self.store or "memory:").startswith("memory:"):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK: Final = ("localhost", "*.localhost", "127.0.0.1", "::1")
+LOOPBACK: Final = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 """The hosts that lead to this machine in every browser."""
 LISTED: Final = 5
 """The most models of an upstream that the banner names."""
@@ -160,7 +160,7 @@ def _guard_local(settings: Settings) -> Settings:
     """Return the settings with the hosts of this machine, if only it reaches the server and no others are named."""
     if settings.allowed_host or not is_local(settings.host):
         return settings
-    return structs.replace(settings, allowed_host=(*LOOPBACK, settings.host))
+    return structs.replace(settings, allowed_host=(*LOOPBACK, f"[{settings.host}]" if ":" in settings.host else settings.host))
 
 
 def _share_key(settings: Settings) -> Settings:

@@ -1,7 +1,6 @@
 """HTTP and WebSockets: the routes of the server and the vLLM plugin, and how they read requests and send responses.
 
 app               the routes, the middleware, and the application
-host_guard        refuses requests for foreign hosts
 request_ids       the ids of requests, in the log and in answers
 request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response

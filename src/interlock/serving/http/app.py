@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -41,7 +42,6 @@ from interlock.serving.http.answers import (
 )
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
-from interlock.serving.http.host_guard import OPEN_PATHS, SHOWN, HostGuard
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import read_body
 from interlock.serving.http.request_ids import RequestIds
@@ -63,7 +63,11 @@ from interlock.serving.settings import Settings
 from interlock.serving.store import StoreError
 
 METRICS_PATH: Final = "/metrics"
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
+"""The paths of the probes, which need neither a key nor a host."""
 POLICY_VIOLATION: Final = 1008
+MAX_QUOTED: Final = 200
+"""The most characters of an origin that an error quotes."""
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
 
@@ -89,13 +93,13 @@ class Application(Starlette):
     @property
     def passes_bodies(self) -> bool:
         """Whether no middleware, such as one that a program has added, can change the body of an answer."""
-        own = frozenset[object]({FaultBarrier, RequestIds, HostGuard, TraceContext, KeyGate, CORSMiddleware})
+        own = frozenset[object]({FaultBarrier, RequestIds, HostCheck, TraceContext, KeyGate, CORSMiddleware})
         return own.issuperset(each.cls for each in self.user_middleware)
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
         allowed = self.api.settings.allowed_host
-        hosts = [Middleware(HostGuard, allowed)] if allowed else []
+        hosts = [Middleware(HostCheck, allowed)] if allowed else []
         self.user_middleware = [Middleware(FaultBarrier), Middleware(RequestIds), *hosts, *self.user_middleware]
         stack = super().build_middleware_stack()
         if not self.api.service.engine.has_faults:
@@ -114,6 +118,17 @@ class FaultBarrier:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with panics_as_errors():
             await self.app(scope, receive, send)
+
+
+class HostCheck(TrustedHostMiddleware):
+    """ASGI middleware that refuses foreign hosts, against web pages whose name leads to this machine (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
+        super().__init__(app, allowed, www_redirect=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, unless its host is allowed or its path is one of `OPEN_PATHS`."""
+        await (self.app if scope.get("path") in OPEN_PATHS else super().__call__)(scope, receive, send)
 
 
 @frozen
@@ -357,7 +372,7 @@ async def _refuse_page(socket: WebSocket) -> None:
     if "websocket.http.response" not in socket.scope.get("extensions", ()):  # a server of vLLM may lack it
         await socket.close(POLICY_VIOLATION)
         return
-    origin = socket.headers["origin"][:SHOWN]
+    origin = socket.headers["origin"][:MAX_QUOTED]
     message = f"Pages of the origin '{origin}' are not allowed. The operator of the server can allow it with --cors-origin."
     await socket.send_denial_response(error_response(ApiError(403, message, code="origin_not_allowed")))
 
