@@ -1,12 +1,13 @@
-"""Many requests at once to server processes with one store: each is answered, and each answered response is stored.
+"""Many requests at once to servers with one store: each is answered, and each answered response is stored.
 
-`make test` sends few requests to two processes, `make test-store` many to four.
+`make test` sends few requests to two servers in threads, `make test-store` many to four processes.
 """
 
 import asyncio
 import os
 import random
 import tempfile
+from contextlib import ExitStack
 
 import pytest
 from store_fleet.fleet import fleet_of
@@ -14,20 +15,30 @@ from store_fleet.kinds import KINDS, SHARED
 from store_fleet.loads import ask_at_once, create_at_once, stream_at_once
 
 from interlock.judges import judge
+from interlock.serving.build import build
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
+from interlock.serving.store import open_store
 
 ALL = "INTERLOCK_STORE_RUNS" in os.environ
 FOREGROUND, CREATED, STREAMED = (400, 120, 200) if ALL else (40, 12, 10)
-PROCESSES = 4 if ALL else 2
+SERVERS = 4 if ALL else 2
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def urls(request):
-    """The URLs of server processes with one store of a kind."""
+    """The URLs of servers with one store of a kind."""
     kind = request.param
     with tempfile.TemporaryDirectory(prefix="interlock-store-") as folder, KINDS[kind](folder) as store:
-        count = PROCESSES if kind in SHARED else 1
-        with fleet_of(count, random.Random(1), store=store.url) as fleet:  # noqa: S311 - repeats its choices
-            yield [server.url for server in fleet.servers]
+        count = SERVERS if kind in SHARED else 1
+        if ALL:
+            with fleet_of(count, random.Random(1), store=store.url) as fleet:  # noqa: S311 - repeats its choices
+                yield [server.url for server in fleet.servers]
+        else:
+            with ExitStack() as servers:
+                apps = [build(Settings(), EmbeddedEngine(), store=open_store(store.url)) for _ in range(count)]
+                yield [f"{servers.enter_context(ServerThread(app))}/v1" for app in apps]
 
 
 def test_every_response_of_many_requests_at_once_is_stored(urls) -> None:

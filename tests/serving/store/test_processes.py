@@ -1,7 +1,7 @@
 """Several server processes with one store survive faults: every reader comes to a legal end, and nothing is lost.
 
-In `make test`, a process is killed once. `make test-store` runs every fault of `store.faults` with two processes and with four,
-and creates INTERLOCK_STORE_RUNS responses in each run.
+In `make test`, a process is killed once with each store. `make test-store` runs every fault of `store_fleet.faults` with two
+processes and with four, and creates INTERLOCK_STORE_RUNS responses in each run.
 """
 
 import json
@@ -23,7 +23,11 @@ RUNS = int(os.environ.get("INTERLOCK_STORE_RUNS", "5"))
 SEED = int(os.environ.get("INTERLOCK_STORE_SEED", "1"))
 FIGURES = os.environ.get("INTERLOCK_STORE_FIGURES")
 STRIKES = 3 if ALL else 1
-CASES = [(*fault, processes) for fault in FAULTS for processes in (2, 4)] if ALL else [("sqlite", "a process is killed", 2)]
+CASES = (
+    [(*fault, processes) for fault in FAULTS for processes in (2, 4)]
+    if ALL
+    else [(store, "a process is killed", 2) for store in ("sqlite", "postgres")]
+)
 
 
 @pytest.mark.parametrize(("store", "fault", "processes"), CASES)
