@@ -7,6 +7,7 @@ and the sections, names and bare names in reasoning and messages, which have the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from attrs import evolve
@@ -16,14 +17,15 @@ from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING, Effect, Trigger
 from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralStep
-from interlock.parsers.families.state_markers import LITERAL
+from interlock.parsers.families.state_markers import LITERAL, VALUES
 
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
-_JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.WHOLE})
+_JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.CONTROL, _T.ENCODED, _T.WHOLE})
+_STRINGS: Final = frozenset({"quoted", "torn_string"})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     None: frozenset(),
-    "keys": frozenset(),
+    "keys": _JSON | {_T.LONG, _T.DECLARED, _T.BRACE},
     "json": _JSON,
     "envelope": _JSON | {_T.MEMBER, _T.JSON},
     "literal": frozenset({_T.WHOLE}),
@@ -38,24 +40,11 @@ _MERGED: Final[Mapping[str, str]] = {
 }
 """The names of states in a picture of calls that differ from their own."""
 _OF_CALL: Final = (
-    "member",
-    "body",
-    "stray_text",
-    "key",
-    "keyed",
-    "value",
-    "argument",
-    "json",
-    "literal",
-    "broken_arguments",
-    "torn_string",
+    *("member", "body", "stray_text", "key", "keyed", "value_start", "value", "value_end"),
+    *("argument", "json", "literal", "broken_arguments", "torn_string"),
 )
 _COLUMN: Final = ("outside", "section", "name", *_OF_CALL)
 """The main column of a picture of calls."""
-_REREAD: Final = {
-    dest.name for dest, effects in (state.rows[_T.FINISH] for state in FRAMING.states.values()) if Effect.AGAIN in effects
-}
-"""The states in which the end of a turn is read again."""
 
 
 def triggers_of(family: Family) -> frozenset[Trigger]:
@@ -98,13 +87,33 @@ def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
     # Without a marker before a name, only `declared` leads to `name`, which the complete name leaves at once.
     if state == "name" and triggers.isdisjoint({_T.SECTION, _T.CALL}):
         triggers -= {_T.WORD, _T.TEXT}
+    if family.style == "keys":
+        triggers -= _impossible_between_keys(state, family)
     if state in LITERAL:
         triggers -= {role for role, texts in family.markers.items() if family.signs.issuperset(texts)}
-    # If the models of a family omit ends, the parser fires `uncall` before `finish`, so a state in which `uncall` ends the call
-    # receives no `finish`, unless the end is read again there.
-    if family.omits_ends and Effect.CLOSE in rows[_T.UNCALL][1] and state not in _REREAD:
-        triggers -= {_T.FINISH}
     return frozenset(each for each in triggers if each is _T.TEXT or rows[each] != rows[_T.TEXT])
+
+
+def _impossible_between_keys(state: str, family: Family) -> frozenset[Trigger]:
+    """Return the triggers that no text of a family with keys and values can cause in a state."""
+    impossible = frozenset[Trigger]()
+    # A marker that ends a value because something follows has both roles: it ends the value there, and nowhere else.
+    ends = frozenset(family.markers.get(_T.UNVALUE, ()))
+    others = {role: texts for role, texts in family.markers.items() if role is not _T.UNVALUE}
+    if state in VALUES:
+        impossible |= {role for role, texts in others.items() if ends.issuperset(texts)}
+    elif ends.issubset(chain.from_iterable(others.values())):
+        impossible |= {_T.UNVALUE}
+    # If no marker of its own ends a name, stray text comes only after a value that has ended, and no JSON comes.
+    if not family.is_name_marked:
+        impossible |= {_T.BRACE} | ({_T.TEXT, _T.UNVALUE} if state == "stray_text" else set())
+    # In place of keys comes only an object.
+    if _T.JSON not in family.markers and state in _STRINGS:
+        impossible |= {_T.WHOLE}
+    # If the models of a family omit ends, the parser fires `uncall` before `finish` between keys.
+    if family.omits_ends and state in FRAMING.regions["between_keys"]:
+        impossible |= {_T.FINISH}
+    return impossible
 
 
 def picture_of_text(families: Iterable[Family]) -> Graph:

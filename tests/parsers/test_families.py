@@ -151,8 +151,8 @@ def test_strings_stream_and_other_values_come_when_they_are_whole():
     assert reader.feed(Chunk(text="\n")) == []
     assert reader.feed(Chunk(text="c\n</parameter>\n<parameter=n>\n")) == ['\\nc","n":']
     assert reader.feed(Chunk(text="12")) == []
-    assert reader.feed(Chunk(text="3\n</parameter>")) == ["123"]
-    assert reader.feed(Chunk(text="</function>")) == ["}", Close()]
+    assert reader.feed(Chunk(text="3\n</parameter>")) == []
+    assert reader.feed(Chunk(text="</function>")) == ["123}", Close()]
 
 
 def test_what_is_held_does_not_grow():

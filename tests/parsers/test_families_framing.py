@@ -14,8 +14,20 @@ from interlock.parsers.families.state_markers import markers_by_state
 CHANNELS = {"reasoning", "content", "aside"}
 TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name", "bare"))}
 COMMITTED = {
-    *("body", "stray_text", "key", "keyed", "value"),
-    *("member", "argument", "json", "quoted", "torn_string", "json_complete", "envelope_closed", "broken_arguments"),
+    *(
+        "body",
+        "stray_text",
+        "key",
+        "keyed",
+        "value_start",
+        "value",
+        "value_end",
+        "value_key",
+        "value_call",
+        "value_uncall",
+        "unended_value",
+    ),
+    *("member", "argument", "json", "quoted", "encoded", "torn_string", "json_complete", "envelope_closed", "broken_arguments"),
     "literal",
 }
 RESTING = {"thinking", "between", "inside"}

@@ -97,7 +97,9 @@ def test_a_schema_without_a_bottom_says_nothing():
         ("5", {"string"}, '"5"'),
         (" 5\n", {"integer"}, "5"),
         ("-007", {"integer"}, "-7"),
-        ("5.0", {"integer"}, '"5.0"'),
+        ("5.0", {"integer"}, "5"),
+        ("5.5", {"integer"}, "5.5"),
+        ("5,0", {"integer"}, '"5,0"'),
         ("9" * 5000, {"integer"}, f'"{"9" * 5000}"'),
         ("1_0", {"integer", "number"}, '"1_0"'),
         ("5", {"number"}, "5"),
@@ -107,17 +109,30 @@ def test_a_schema_without_a_bottom_says_nothing():
         ("+2.", {"number"}, "2.0"),
         ("+1e999", {"number"}, '"+1e999"'),
         ("NaN", {"number"}, '"NaN"'),
-        ("true", {"number"}, '"true"'),
+        ("true", {"number"}, "true"),
         ("True", {"boolean"}, "true"),
         ("0", {"boolean"}, "false"),
         ("yes", {"boolean"}, '"yes"'),
         ("null", {"string", "null"}, "null"),
         ("NULL", {"null"}, "null"),
+        ("None", {"object", "null"}, "null"),
+        ("None", {"string"}, '"None"'),
+        ("None", {"object"}, '"None"'),
         ("nil", {"null"}, '"nil"'),
         ('{"a": 1.0}', {"object"}, '{"a": 1.0}'),
-        ("[1, 2]", {"object"}, '"[1, 2]"'),
+        ("[1, 2]", {"object"}, "[1, 2]"),
+        ("[1, 2]", {"string", "object"}, '"[1, 2]"'),
         ("[1, 2]", {"array"}, "[1, 2]"),
-        ("{'a': 1}", {"object"}, "\"{'a': 1}\""),
+        ("{'a': 1}", {"object"}, '{"a":1}'),
+        ("{'a': {'b': None}, 'a': -1.5}", {"object"}, '{"a":{"b":null},"a":-1.5}'),
+        ("['a', \"it's\", True, false, (-2,), '\\d\\n']", {"array"}, '["a","it\'s",true,false,[-2],"\\\\d\\n"]'),
+        ("(1, 2)", {"array"}, "[1,2]"),
+        ("{'a'}", {"object"}, "\"{'a'}\""),
+        ("{1: 2}", {"object"}, '"{1: 2}"'),
+        ("{**a}", {"object"}, '"{**a}"'),
+        ("[x]", {"array"}, '"[x]"'),
+        ("[1e999]", {"array"}, '"[1e999]"'),
+        ("['a'", {"array"}, "\"['a'\""),
         ("5", {"string", "integer"}, "5"),
         ("five", {"string", "integer"}, '"five"'),
         ('{"a"', {"object", "array"}, '"{\\"a\\""'),
@@ -143,3 +158,10 @@ def test_a_string_can_be_escaped_in_pieces(chunks):
 
 def test_half_a_character_is_replaced():
     assert quote_json("a\ud800") == '"a\ufffd"'
+
+
+def test_types_may_have_the_names_of_python():
+    properties = {name: {"type": name} for name in ("int", "Float", "bool", "LIST", "tuple", "dict", "str", "None")}
+    schemas = Schemas.from_request({"tools": [{"type": "function", "name": "f", "parameters": {"properties": properties}}]})
+    types = ["integer", "number", "boolean", "array", "array", "object", "string", "null"]
+    assert [schemas.types("f", name) for name in properties] == [{name} for name in types]

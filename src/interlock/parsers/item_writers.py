@@ -125,25 +125,33 @@ class InputDecoder:
 
     def _decode(self, text: str) -> str:
         """Decode up to the closing quote, or up to an incomplete escape, which waits for more text."""
-        decoded: list[str] = []
-        position = 0
-        while position < len(text):
-            if (plain := _PLAIN.match(text, position)) is not None:
-                decoded.append(plain.group())
-                position = plain.end()
-            elif text[position] == '"':
-                self._phase, self._pending = "after", text[position + 1 :]
-                return "".join(decoded)
-            elif _UNFINISHED.fullmatch(text, position):
-                break
-            elif (escape := _ESCAPE.match(text, position)) is not None:
-                decoded.append(_unescape(escape.group()))
-                position = escape.end()
-            else:
-                decoded.append(text[position])
-                position += 1
+        decoded, position = decode_string(text)
+        if text[position : position + 1] == '"':
+            self._phase, position = "after", position + 1
         self._pending = text[position:]
-        return "".join(decoded)
+        return decoded
+
+
+def decode_string(text: str) -> tuple[str, int]:
+    """Decode the inside of a JSON string up to its quote or to an incomplete escape; return the text, and where decoding ended.
+
+    Invalid escapes stay as they are.
+    """
+    decoded: list[str] = []
+    position = 0
+    while position < len(text):
+        if (plain := _PLAIN.match(text, position)) is not None:
+            decoded.append(plain.group())
+            position = plain.end()
+        elif text[position] == '"' or _UNFINISHED.fullmatch(text, position):
+            break
+        elif (escape := _ESCAPE.match(text, position)) is not None:
+            decoded.append(_unescape(escape.group()))
+            position = escape.end()
+        else:
+            decoded.append(text[position])
+            position += 1
+    return "".join(decoded), position
 
 
 def _unescape(escape: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_IN_CALL: Final = ("body", "json", "torn_string", "json_complete", "envelope_closed", "stray_text")
+_IN_CALL: Final = ("json", "torn_string", "json_complete", "envelope_closed")
 
 ALIKE: Final[Mapping[str, frozenset[str]]] = {
     "A family whose calls stand alone has no sections: inside of one and outside is the same to it.": frozenset(

@@ -8,6 +8,7 @@ from recovery.notation import run
 
 from interlock.parsers import Chunk
 from interlock.parsers.families import FamilyParser, family
+from interlock.parsers.families.envelope import MAX_LENGTH
 from interlock.parsers.families.framing import FRAMING, Trigger
 
 
@@ -30,7 +31,9 @@ def fired_by(name):
     Each text is read at once, and its last step letter by letter; the text that leads to a condition, letter by letter too.
     """
     Firing.fired.clear()
-    for _, way in walk(name):
+    for state, way in walk(name):
+        if state == "value_end":
+            _read(name, way + "x" * MAX_LENGTH)
         _read(name, way, reason="length")
         _read(name, *way)
         for step in steps(name):

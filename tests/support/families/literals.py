@@ -164,7 +164,7 @@ CASES: Final[Sequence[LiteralCase]] = [
     LiteralCase(
         ELEMENTS,
         f">{_M}<l>\n{_M}<x>1{_M}</x> {_M}<y>2{_M}</y>\n{_M}</l>{_M}<o>{_M}<item>3{_M}</item>{_M}</o><end>",
-        '{"l":[1,2],"o":{"item":"3"}}',
+        '{"l":[1,2],"o":{"item":3}}',
         "<end>",
         "marker",
         _objects(l=_LIST, o={"type": "object"}),
@@ -184,7 +184,7 @@ CASES: Final[Sequence[LiteralCase]] = [
         "marker",
         _objects(l={"type": "array", "items": _LIST}),
     ),
-    LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>1{_M}</b><end>", '{"a":{"b":"1"', "<end>", "marker"),
+    LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>1{_M}</b><end>", '{"a":{"b":1', "<end>", "marker"),
     LiteralCase(ELEMENTS, f">{_M}<a> <end>", '{"a": ', "<end>", "marker"),
     LiteralCase(ELEMENTS, f">{_M}<a><end>", '{"a":', "<end>", "marker"),
     LiteralCase(ELEMENTS, f">{_M}<a>5<end>", '{"a":"5<end>', "", ""),

@@ -97,7 +97,7 @@ def pairs() -> Iterator[Pair]:
 
 
 _STEPS: Final = (
-    *("f", "strange", "s", "x", " x y", " ", "\n", "5", '"', "{", "}", "[", "]", ",", "f(s", "f(", "strange(s"),
+    *("f", "strange", "s", "x", " x y", " ", "\n", "\t", "5", '"', '"{', "{", "}", "[", "]", ",", "f(s", "f(", "strange(s"),
     *(
         ' name="f"',
         ' name="strange"',
@@ -117,7 +117,10 @@ _STEPS: Final = (
 @cache
 def steps(name: str) -> Sequence[str]:
     """Return what may follow any text of a family."""
-    return [*dict.fromkeys([*vocabulary(name), *_STEPS])]
+    markers = SYNTAXES[name].markers
+    after = (Trigger.KEY, Trigger.CALL, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION) if Trigger.KEY in markers else ()
+    lines = [f"\n{example(text)}" for role in after for text in markers.get(role, ())]
+    return [*dict.fromkeys([*vocabulary(name), *lines, *_STEPS])]
 
 
 @cache
@@ -149,10 +152,12 @@ def _condition(reader: FamilyParser) -> Hashable:
     effects, read_as = reader._effects, reader._family
     matches = [read_as.read_name(effects.header + sign) for sign in ("", *read_as.markers.get(Trigger.LITERAL, ()))]
     name = next((match.name in READ_AS.routing.declared for match in matches if match is not None), None)
-    header = name, bool(effects.header) and read_as.read_key(effects.header) is not None
+    key = read_as.read_key(effects.header)
+    header = name, key is not None and effects.item.in_call and effects.item.call.declares(key[0]), key is not None
     literal = effects.item._call and effects.item._call.literal
     inner = literal and (literal._place.state.name, min(len(literal._levels), 2))
-    return reader._state.name, min(effects.nesting.depth, 2), inner, header, bool(effects.header), bool(effects.pending)
+    waiting = bool(effects.pending), bool(effects.pending[effects._marker_length :].strip())
+    return reader._state.name, min(effects.nesting.depth, 2), inner, header, bool(effects.header), waiting
 
 
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:

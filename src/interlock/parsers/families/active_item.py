@@ -12,7 +12,15 @@ from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import ReasoningCounter
 from interlock.parsers.families.literal_reader import LiteralReader
 from interlock.parsers.families.parameter_values import ANY, STRING, Schemas, Types, convert, escape_json, quote_json
-from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
+from interlock.parsers.item_writers import (
+    ItemWriter,
+    NullItemWriter,
+    StreamWriter,
+    decode_string,
+    join_text,
+    text_deltas,
+    writer_for,
+)
 from interlock.parsers.routing import ANSWER, REASONING, Routing
 
 
@@ -79,6 +87,8 @@ class OpenCall:
     _value: list[str] | None = None
     """The text of a value that is converted when it is complete; None for a value that streams."""
     _stray_text: list[str] = field(factory=list[str])
+    _escape: str = ""
+    """The incomplete escape at the end of a string that is decoded."""
 
     @property
     def streams(self) -> bool:
@@ -94,6 +104,14 @@ class OpenCall:
             return self.writer.write(escape_json(text))
         self._value.append(text)
         return []
+
+    def decode(self, text: str) -> list[Delta]:
+        """Write what the text of a JSON string stands for."""
+        self._has_content = True
+        text = self._escape + text
+        decoded, end = decode_string(text)
+        self._escape = text[end:]
+        return self.writer.write(decoded)
 
     def enter(self, key: str, string_mark: str | None) -> list[Delta]:
         """Begin the value of a key; `string_mark` is `true` or `string` for a string, None if the markup has no types."""
@@ -115,6 +133,14 @@ class OpenCall:
         self._value = None
         return self.writer.write(json_text)
 
+    def break_off(self) -> None:
+        """Write what follows unchanged, without a brace at the end, so that the arguments are no JSON."""
+        self._keyed, self._has_content = False, True
+
+    def declares(self, key: str) -> bool:
+        """Return whether the tool has a parameter of this name, or declares none at all."""
+        return self._schemas.schema(self._name).declares(key)
+
     def stray(self, text: str) -> None:
         """Keep text outside of values for a message after the call."""
         self._stray_text.append(text)
@@ -129,7 +155,7 @@ class OpenCall:
     def leave(self) -> list[Delta]:
         """Write the rest of a truncated call, including stray text: no item may follow (rule R12)."""
         literal = [] if self.literal is None else [self.literal.spill()]
-        rest = "".join([*literal, *(self._value or []), *self._stray_text])
+        rest = "".join([*literal, *(self._value or []), self._escape, *self._stray_text])
         return [*self.writer.write(rest), *self.writer.leave()]
 
 

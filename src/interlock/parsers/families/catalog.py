@@ -55,6 +55,7 @@ STEP3: Final = Syntax(
         _T.UNCALL: ("</steptml:invoke>", "<｜tool_call_end｜>"),
         _T.UNSECTION: ("<｜tool_calls_end｜>",),
     },
+    own_lines=False,
 )
 
 _XTML_ANSWERS: Final = (("<|open|>response<|sep|>",), ("<|close|>response<|sep|>", "<|close|>message<|sep|>"))
@@ -73,10 +74,14 @@ KIMI_K3: Final = Syntax(
         _T.UNSECTION: ("<|close|>tools<|sep|>",),
         _T.ANSWER: _XTML_ANSWERS[0],
         _T.UNANSWER: _XTML_ANSWERS[1],
+        _T.JSON: tuple(f"<|open|>json{type_}<|sep|>" for type_ in (' type="object"', "")),
+        _T.SHUT: ("<|close|>json<|sep|>",),
     },
     name=re.compile(r"""\s*["']?(?P<name>[\w.:/$-]+)["']?(?:\s+index=["']?\d*["']?)?\s*"""),
     partial_name=re.compile(r"""\s*["']?[\w.:/$-]*["']?(?:\s+[index]{0,5}=?["']?\d*["']?)?\s*"""),
     key=re.compile(r"""\s*["']?(?P<key>[^"'<>\s][^"'<>\n]*?)["']?(?:\s+type=["'](?P<string>\w+)["'])?\s*"""),
+    own_lines=False,
+    escaped_keys=True,
 )
 
 HERMES: Final = Syntax(
@@ -158,6 +163,7 @@ GLM45: Final = Syntax(
         _T.VALUE: ("<arg_value>",),
         _T.UNVALUE: ("</arg_value>",),
     },
+    own_lines=False,
 )
 
 
@@ -192,6 +198,7 @@ K2_HORIZON: Final = Syntax(
         _T.UNCALL: ("</ifm|tool_call>",),
         _T.UNSECTION: ("</ifm|tool_calls>",),
     },
+    own_lines=False,
 )
 
 MINICPM5: Final = Syntax(
@@ -204,6 +211,7 @@ MINICPM5: Final = Syntax(
         _T.UNVALUE: ("</param>", "]]></param>"),
         _T.UNCALL: ("</function>",),
     },
+    own_lines=False,
 )
 
 MINIMAX_M2: Final = Syntax(
@@ -239,18 +247,20 @@ def _dsml() -> Syntax:
     Models of each version use the tags of other versions, misspell them, omit markers, and write ends that match nothing. So a
     section may have any name, and an unmatched end is dropped.
     """
-    marks = [f"{mark}{blank}" for mark in ("｜DSML｜", "|DSML|") for blank in ("", " ")]
+    marks = ("｜DSML｜", "｜DSML｜ ", "|DSML|", "|DSML| ", "｜｜DSML｜｜", "||DSML||")
 
     def each(text: str) -> tuple[str, ...]:
         return tuple(text.replace("DSML", mark) for mark in marks)
 
     sections, invokes, keys = each(f"<DSML{ANY}>"), each("<DSMLinvoke"), each("<DSMLparameter")
-    values_end, calls_end, sections_end = (each(f"</DSML{name}{ANY}>") for name in ("param", "inv", ""))
+    ends, calls_end = each(f"</DSML{ANY}>"), each(f"</DSMLinv{ANY}>")
+    names = ("tool_calls", "function_calls", "calls", "tool_call")
+    sections_end = tuple(text for name in names for text in each(f"</DSML{name}>"))
     return Syntax(
         "keys",
         {
-            _T.ORPHAN: (*sections, *sections_end, *calls_end, *values_end),
-            _T.UNVALUE: (*values_end, *sections_end, *calls_end, *invokes, *keys),
+            _T.ORPHAN: (*sections, *ends, *sections_end, *calls_end),
+            _T.UNVALUE: (*ends, *sections_end, *calls_end, *invokes, *keys),
             _T.SECTION: sections,
             _T.INVOKE: invokes,
             _T.BARE: invokes,
@@ -264,10 +274,12 @@ def _dsml() -> Syntax:
         name=re.compile(r"""\s*name\s*=\s*["']?(?P<name>[\w.:/$-]+)["']?\s*/?\s*"""),
         partial_name=re.compile(r"""[\s\w.:/$="'-]*"""),
         key=re.compile(
-            r"""\s*name\s*=\s*["']?(?P<key>[^"'<>\s][^"'<>\n]*?)["']?"""
-            r"""(?:\s+string\s*=\s*["']?(?P<string>true|false)["']?)?\s*"""
+            r"""\s*(?:(?:name\s*=\s*["']?(?P<key>(?!["'])[^<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*$)"""
+            r"""|string\s*=\s*["']?(?P<string>(?i:true|false))["']?"""
+            r"""|[\w-]+\s*=\s*(?:"[^"\n]*"|'[^'\n]*'|[\w-]*))(?=\s|$)\s*)+"""
         ),
         lenient=True,
+        own_lines=False,
         omits_ends=True,
     )
 

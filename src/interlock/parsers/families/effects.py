@@ -15,6 +15,7 @@ from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.family import Family
 from interlock.parsers.families.framing import Effect, Trigger
 from interlock.parsers.families.literal_reader import LiteralReader
+from interlock.parsers.families.parameter_values import escape_json
 
 
 @define(eq=False)
@@ -46,9 +47,9 @@ class SpecialTokens:
             if pending:
                 self._pending.append(special)
 
-    def restore(self) -> None:
-        """Mark the pending tokens, except for the first, as unread."""
-        self._unread.update(self._pending[1:])
+    def restore(self, *, first: bool) -> None:
+        """Mark the pending tokens as unread, the `first` one only if it is read again too."""
+        self._unread.update(self._pending[not first :])
         self._pending.clear()
 
     def commit(self) -> None:
@@ -198,8 +199,8 @@ class Effects:
     def _again(self, _text: str) -> None:
         """Release the waiting text; the parser reads it again."""
         self.released, self.replay = self.pending[: self._marker_length], self.pending[self._marker_length :]
+        self.specials.restore(first=not self.released)
         self.pending, self.header = "", ""
-        self.specials.restore()
 
     def _drop(self, _text: str) -> None:
         self.pending, self.header, self._space = "", "", ""
@@ -233,6 +234,12 @@ class Effects:
     def _write(self, text: str) -> None:
         self.item.write(text)
 
+    def _escape(self, text: str) -> None:
+        self.item.write(escape_json(text))
+
+    def _decode(self, text: str) -> None:
+        self.item.out += self.item.call.decode(text.removeprefix('"'))  # the quote that begins the string
+
     def _enter(self, _text: str) -> None:
         key, string_mark = self._family.read_key(self.header) or ("", None)
         self.item.out += self.item.call.enter(key, string_mark)
@@ -240,7 +247,12 @@ class Effects:
         self._drop("")
 
     def _set(self, _text: str) -> None:
+        """End the value; the pending text follows it, so none of it is text of the value."""
         self.item.out += self.item.call.set()
+        self._marker_length = 0
+
+    def _break(self, _text: str) -> None:
+        self.item.call.break_off()
 
     def _stray(self, text: str) -> None:
         self.item.call.stray(self._after_space(text))
@@ -271,8 +283,11 @@ class Effects:
         Effect.SPEAK: _speak,
         Effect.OPEN: _open,
         Effect.WRITE: _write,
+        Effect.ESCAPE: _escape,
+        Effect.DECODE: _decode,
         Effect.ENTER: _enter,
         Effect.SET: _set,
+        Effect.BREAK: _break,
         Effect.STRAY: _stray,
         Effect.CLOSE: _close,
         Effect.LEAVE: _leave,

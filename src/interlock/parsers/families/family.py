@@ -7,7 +7,8 @@ In vLLM, a model has two parsers in any combination, one for calls and one for r
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from html import unescape
 from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
@@ -15,7 +16,7 @@ from attrs import field, frozen
 from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.literals import PYTHON, Notation
-from interlock.parsers.families.patterns import matcher
+from interlock.parsers.families.patterns import REST, matcher
 
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
 """The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""
@@ -49,7 +50,9 @@ class Syntax:
         partial_name: Matches any beginning of a name.
         key: Matches a complete key: the group `key`, and `string` where the markup has a type; `true` or `string` means a string.
         lenient: Whether a value without a type is read as JSON if it is valid JSON; otherwise it is a string.
+        own_lines: Whether the markers after a value are on lines of their own, so that inside of a line they are text of it.
         omits_ends: Whether models of the family omit the markers after the last value of a turn.
+        escaped_keys: Whether keys are escaped as the attributes of XML are.
         ids: Matches the ids of calls, where the family writes them.
         required_marker: A marker that must be in the vocabulary; models with an older format lack it.
         dialect: The notation of literals.
@@ -61,7 +64,9 @@ class Syntax:
     partial_name: re.Pattern[str] = re.compile(rf"""\s*["']?{_NAME}*["']?\s*""")
     key: re.Pattern[str] = re.compile(r"""\s*["']?(?P<key>[^"'<>\s](?:[^<>\n]*[^"'<>\s])?)["']?\s*""")
     lenient: bool = False
+    own_lines: bool = True
     omits_ends: bool = False
+    escaped_keys: bool = False
     ids: re.Pattern[str] | None = None
     required_marker: str = ""
     dialect: Notation = PYTHON
@@ -84,6 +89,17 @@ class ReasoningSyntax:
     answers: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
+_TAG: Final = re.compile(r"(?P<stem>\n?</(?:[^>]*[:|])?\w{3})\w*>")
+"""An end marker with the beginning that its misspellings share."""
+
+
+def _misspelled(ends: Sequence[str]) -> Iterator[str]:
+    """Yield the misspellings of the end markers of values, on lines of their own if the family writes them so."""
+    on_lines = [end for end in ends if end.startswith("\n")]
+    for stem in dict.fromkeys(tag["stem"] for tag in map(_TAG.fullmatch, on_lines or ends) if tag):
+        yield from (f"{stem}{REST}>", f"{stem}{REST}\n")
+
+
 @frozen(eq=False)
 class Family:
     """A syntax and a reasoning format; without one of them, calls or reasoning stay in the text. The name is for display."""
@@ -102,6 +118,10 @@ class Family:
             markers |= {role: texts for role, texts in answers if texts}
         if self.syntax is not None:
             markers |= self.syntax.markers
+            if Trigger.UNVALUE in markers:
+                others = {text for role, texts in markers.items() if role is not Trigger.UNVALUE for text in texts}
+                ends = [text for text in markers[Trigger.UNVALUE] if text not in others]
+                markers[Trigger.UNVALUE] += tuple(_misspelled(ends))
         object.__setattr__(self, "markers", markers)
 
     @property
@@ -120,6 +140,12 @@ class Family:
         if Trigger.UNCALL in self.markers:
             return None
         return Trigger.SHUT if Trigger.SHUT in self.markers else Trigger.WHOLE
+
+    @property
+    def is_name_marked(self) -> bool:
+        """Whether a marker of its own ends a name, so that text may follow it; otherwise a key or the end of the call does."""
+        after = {text for role in (Trigger.KEY, Trigger.UNCALL) for text in self.markers.get(role, ())}
+        return not after.issuperset(self.markers.get(Trigger.KEYS, ()))
 
     @property
     def omits_ends(self) -> bool:
@@ -151,7 +177,11 @@ class Family:
     def read_key(self, text: str) -> tuple[str, str | None] | None:
         """Return the key in a text, and the type of its value in the markup; None if invalid."""
         match = None if self.syntax is None else self.syntax.key.fullmatch(text)
-        return None if match is None else (match["key"], match.groupdict().get("string"))
+        if match is None or match["key"] is None:
+            return None
+        mark = match.groupdict().get("string")
+        escaped = self.syntax is not None and self.syntax.escaped_keys
+        return unescape(match["key"]) if escaped else match["key"], mark and mark.lower()
 
     def written_id(self, call_id: str) -> str:
         """Return a call id of the API as the model wrote it: without `call_`, if the rest is an id of this family."""

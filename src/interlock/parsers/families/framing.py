@@ -11,6 +11,10 @@ There are three kinds of states. In a *channel*, text passes through: reasoning,
 (`content`) or inside one (`aside`). A *tentative* state follows a marker that begins a call if a name follows; the text since
 that marker waits, and goes back to the channel if there is no name. In a *committed* state a call is open, and remains a call.
 
+A value is free text, which may quote any marker, and models forget or misspell its end. So an end in a value, or a marker that
+can only follow the value, is tentative too: the text since that marker waits until what follows proves that the value has ended.
+Then the value ends, and all of that text is read again between the keys; otherwise it goes back to the value.
+
 `Framing` checks at import that effects fit the open item, that each turn ends with every item closed or left to the driver, and
 that no text is lost.
 """
@@ -60,7 +64,7 @@ class Trigger(StrEnum):
     LONE = "lone"
     """A call begins without its section inside of reasoning, in a family whose models write such calls."""
     DECLARED = "declared"
-    """The name of such a call ends, and the request declares its tool; it has no text."""
+    """The name of such a call, or a key in a value, ends, and the request declares it; it has no text."""
     KEYS = "keys"
     """The name ends, and keys with values follow."""
     JSON = "json"
@@ -83,6 +87,12 @@ class Trigger(StrEnum):
     """A line break inside of a string in JSON, which JSON does not allow."""
     WHOLE = "whole"
     """The JSON or literal is complete."""
+    CONTROL = "control"
+    """Another control character inside of a string in JSON, which JSON does not allow."""
+    ENCODED = "encoded"
+    """A quote and a brace that begin an object in a string of JSON."""
+    BRACE = "brace"
+    """A brace that begins JSON in place of keys and values."""
     SHUT = "shut"
     """The text that ends an envelope or a fence around the JSON."""
     ORPHAN = "orphan"
@@ -93,6 +103,8 @@ class Trigger(StrEnum):
     """White space."""
     TEXT = "text"
     """Any other text."""
+    LONG = "long"
+    """More text than may wait."""
     FINISH = "finish"
     """The turn ends because the model stopped."""
     CUT = "cut"
@@ -118,10 +130,16 @@ class Effect(StrEnum):
     """Close the open item, and open the call of this name."""
     WRITE = "write"
     """Write the text to the arguments or, where a value is open, to the value."""
+    ESCAPE = "escape"
+    """Write the text to the arguments, escaped for a string in JSON."""
+    DECODE = "decode"
+    """Write what the text of a string in JSON stands for to the arguments."""
     ENTER = "enter"
     """Begin the value of the key."""
     SET = "set"
-    """End the value."""
+    """End the value; the waiting text is what follows it."""
+    BREAK = "break"
+    """Give up keys and values: what follows is written to the arguments unchanged, and is JSON only if it is all of them."""
     STRAY = "stray"
     """Keep the text for a message after the call."""
     CLOSE = "close"
@@ -182,16 +200,19 @@ _KEYS: Final = frozenset({_P.KEYS})
 _VALUE: Final = frozenset({_P.VALUE})
 
 _RULES: Final = {
-    _E.HOLD: _EffectContract(_ANYWHERE - _VALUE, leaves_pending=True),
-    _E.AGAIN: _EffectContract(_ANYWHERE - _VALUE, leaves_pending=False),
+    _E.HOLD: _EffectContract(_ANYWHERE, leaves_pending=True),
+    _E.AGAIN: _EffectContract(_ANYWHERE, leaves_pending=False),
     _E.DROP: _EffectContract(_ANYWHERE, leaves_pending=False),
     _E.SPACE: _EffectContract(_RESTING, pending=False),
     _E.REASON: _EffectContract(_THINKING, _P.REASONING, pending=False),
     _E.SPEAK: _EffectContract(_SPEAKING, _P.MESSAGE, pending=False),
     _E.OPEN: _EffectContract(_OUTSIDE, _P.JSON, pending=True, leaves_pending=False),
     _E.WRITE: _EffectContract(_JSON | _VALUE, pending=False),
+    _E.ESCAPE: _EffectContract(_JSON, pending=False),
+    _E.DECODE: _EffectContract(_JSON, pending=False),
     _E.ENTER: _EffectContract(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
-    _E.SET: _EffectContract(_VALUE, _P.KEYS, pending=False),
+    _E.SET: _EffectContract(_VALUE, _P.KEYS, pending=True),
+    _E.BREAK: _EffectContract(_KEYS, _P.JSON),
     _E.STRAY: _EffectContract(_KEYS, pending=False),
     _E.CLOSE: _EffectContract(_OUTSIDE | _CALLS, _P.NOTHING, leaves_pending=False),
     _E.LEAVE: _EffectContract(_ANYWHERE, _P.NOTHING, leaves_pending=False),
@@ -199,7 +220,7 @@ _RULES: Final = {
 _OPEN_WITH_KEYS: Final = _EffectContract(_OUTSIDE, _P.KEYS, pending=True, leaves_pending=False)
 _ENDS: Final = (Trigger.FINISH, Trigger.CUT)
 _WITHOUT_TEXT: Final = (*_ENDS, Trigger.DECLARED)
-_TAKING: Final = frozenset({_E.HOLD, _E.AGAIN, _E.SPACE, _E.REASON, _E.SPEAK, _E.WRITE, _E.STRAY})
+_TAKING: Final = frozenset({_E.HOLD, _E.AGAIN, _E.SPACE, _E.REASON, _E.SPEAK, _E.WRITE, _E.ESCAPE, _E.DECODE, _E.STRAY})
 """Effects that use the text of a trigger, or read it again."""
 _FRAMING: Final = frozenset({_E.DROP, _E.OPEN, _E.ENTER, _E.SET, _E.CLOSE})
 """Effects that treat a marker as framing; they may drop its text."""
@@ -287,7 +308,7 @@ def _steps(framing: Framing, state: State[Trigger, Effect], before: Held) -> Ite
         step = dest.name, effects, trigger is Trigger.KEYS
         if step not in steps:
             after = _apply(framing, state, trigger, before)
-            released = Effect.AGAIN in effects and before.pending
+            released = Effect.AGAIN in effects and Effect.SET not in effects and before.pending
             steps[step] = _apply(framing, dest, Trigger.TEXT, after) if released else after
     return ((dest, condition) for (dest, _, _), condition in steps.items())
 
@@ -316,6 +337,7 @@ def _check_ends(framing: Framing) -> None:
 _CHANNELS: Final = ["content", "reasoning", "aside"]
 _IDLE: Final = ["between", "thinking", "inside"]
 _UNFINISHED: Final = ["body", "stray_text", "json", "torn_string", "literal", "broken_arguments"]
+_VALUES: Final = ["value_start", "value"]
 
 FRAMING: Final = Framing(
     "framing of the families",
@@ -329,16 +351,18 @@ FRAMING: Final = Framing(
         "names": ["name", "thought_name", "aside_name"],
         "between_keys": ["body", "stray_text"],
         "partial_key": ["key", "keyed"],
+        "values": _VALUES,
+        "missing_ends": ["value_key", "value_call", "value_uncall"],
         "arguments": ["json", "torn_string", "literal", "broken_arguments"],
         "complete": ["json_complete", "envelope_closed"],
         # What these share is not drawn in a frame.
-        "recoveries": ["stray_text", "torn_string", "broken_arguments"],
+        "recoveries": ["stray_text", "unended_value", "encoded", "torn_string", "broken_arguments"],
         "outside": [*_CHANNELS, *_IDLE],
         "channels": _CHANNELS,
         "idle": _IDLE,
-        "unfinished": [*_UNFINISHED, "value", "quoted"],
+        "unfinished": [*_UNFINISHED, *_VALUES, "quoted", "encoded"],
         "calls": [*_UNFINISHED, "json_complete", "envelope_closed"],
-        "open": [*_CHANNELS, *_UNFINISHED, "value", "quoted", "json_complete", "envelope_closed"],
+        "open": [*_CHANNELS, *_UNFINISHED, *_VALUES, "quoted", "encoded", "json_complete", "envelope_closed"],
     },
     edges=(
         # Outside of calls. At rest, no item is open, and white space is framing.
@@ -420,13 +444,45 @@ FRAMING: Final = Framing(
         Edge("between_keys", _T.ORPHAN, "between_keys", (_E.DROP,)),
         Edge("between_keys", _T.TEXT, "stray_text", (_E.STRAY,)),
         Edge("body", _T.BLANK, "body", (_E.SPACE,)),
+        Edge("body", _T.JSON, "argument", (_E.BREAK, _E.DROP)),
+        Edge("body", _T.BRACE, "json", (_E.BREAK, _E.AGAIN)),
         Edge("key", _T.WORD, "key", (_E.HOLD,)),
         Edge("key", _T.UNKEY, "keyed", (_E.HOLD,)),
         Edge("keyed", _T.BLANK, "keyed", (_E.HOLD,)),
-        Edge("partial_key", _T.VALUE, "value", (_E.ENTER,)),
-        Edge("partial_key", _T.TEXT, "stray_text", (_E.AGAIN,)),
-        Edge("value", _T.UNVALUE, "body", (_E.SET,)),
-        Edge("value", _T.TEXT, "value", (_E.WRITE,)),
+        Edge("partial_key", _T.VALUE, "value_start", (_E.ENTER,)),
+        Edge("partial_key", _T.TEXT, "broken_arguments", (_E.BREAK, _E.AGAIN)),
+        # The end of a value is what the model wrote again between keys.
+        Edge("body", _T.UNVALUE, "body", (_E.DROP,)),
+        Edge("stray_text", _T.UNVALUE, "broken_arguments", (_E.BREAK, _E.AGAIN)),
+        # A value, before and after its first text. A marker that may end it waits for what follows.
+        Edge("values", _T.UNVALUE, "value_end", (_E.HOLD,)),
+        Edge("values", _T.KEY, "value_key", (_E.HOLD,)),
+        Edge("values", _T.CALL, "value_call", (_E.HOLD,)),
+        Edge("values", _T.INVOKE, "value_call", (_E.HOLD,)),
+        Edge("values", _T.UNCALL, "value_uncall", (_E.HOLD,)),
+        Edge("values", _T.UNSECTION, "value_uncall", (_E.HOLD,)),
+        Edge("values", _T.TEXT, "value", (_E.WRITE,)),
+        # The end of a value counts if a key, a call, or the end of the call follows, perhaps after other text; it is text of the
+        # value if another end comes first.
+        Edge("value_end", _T.TEXT, "value_end", (_E.HOLD,)),
+        Edge("value_end", _T.UNVALUE, "value", (_E.AGAIN,)),
+        Edge("value_end", _T.LONG, "value", (_E.AGAIN,)),
+        *(
+            Edge("value_end", trigger, "body", (_E.SET, _E.AGAIN))
+            for trigger in (*(_T.KEY, _T.CALL, _T.INVOKE, _T.SECTION), *(_T.UNCALL, _T.UNSECTION, _T.ORPHAN, _T.FINISH, _T.CUT))
+        ),
+        # Without its end, a value ends where a declared key or call follows, or an end of the call at which nothing else follows.
+        Edge("value_key", _T.WORD, "value_key", (_E.HOLD,)),
+        Edge("value_key", _T.DECLARED, "unended_value", (_E.SET, _E.AGAIN)),
+        Edge("value_call", _T.WORD, "value_call", (_E.HOLD,)),
+        Edge("value_call", _T.DECLARED, "unended_value", (_E.SET, _E.AGAIN)),
+        Edge("value_uncall", _T.BLANK, "value_uncall", (_E.HOLD,)),
+        *(
+            Edge("value_uncall", trigger, "unended_value", (_E.SET, _E.AGAIN))
+            for trigger in (_T.CALL, _T.INVOKE, _T.SECTION, _T.UNSECTION, _T.FINISH)
+        ),
+        Edge("missing_ends", _T.TEXT, "value", (_E.AGAIN,)),
+        Edge("unended_value", _T.TEXT, "body", (_E.AGAIN,)),
         # JSON arguments, which pass through unchanged, and a literal, which has a table of its own. What follows a broken literal
         # or complete JSON, but is no end of the call, is written unchanged too (`broken_arguments`).
         Edge("member", _T.WORD, "member", (_E.HOLD,)),
@@ -435,19 +491,26 @@ FRAMING: Final = Framing(
         Edge("member", _T.SHUT, "envelope_closed", (_E.DROP,)),
         Edge("member", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
         Edge("argument", _T.BLANK, "argument", (_E.DROP,)),
+        Edge("argument", _T.ENCODED, "encoded", (_E.DECODE,)),
         Edge("argument", _T.TEXT, "json", (_E.AGAIN,)),
         Edge("json", _T.QUOTE, "quoted", (_E.WRITE,)),
         Edge("json", _T.WHOLE, "json_complete", (_E.WRITE,)),
         Edge("json", _T.SHUT, "envelope_closed", (_E.DROP,)),
         Edge("json", _T.TEXT, "json", (_E.WRITE,)),
         Edge("quoted", _T.QUOTE, "json", (_E.WRITE,)),
-        Edge("quoted", _T.BREAK, "torn_string", (_E.WRITE,)),
+        Edge("quoted", _T.BREAK, "torn_string", (_E.ESCAPE,)),
+        Edge("quoted", _T.CONTROL, "quoted", (_E.ESCAPE,)),
         Edge("quoted", _T.WHOLE, "json_complete", (_E.WRITE,)),
         Edge("quoted", _T.TEXT, "quoted", (_E.WRITE,)),
         # A string with a line break may be invalid, so the markers that end a call count in it.
         Edge("torn_string", _T.QUOTE, "json", (_E.WRITE,)),
         Edge("torn_string", _T.WHOLE, "json_complete", (_E.WRITE,)),
+        Edge("torn_string", _T.BREAK, "torn_string", (_E.ESCAPE,)),
+        Edge("torn_string", _T.CONTROL, "torn_string", (_E.ESCAPE,)),
         Edge("torn_string", _T.TEXT, "torn_string", (_E.WRITE,)),
+        # An object in a string, which some models write in place of the object.
+        Edge("encoded", _T.WHOLE, "json_complete", (_E.DROP,)),
+        Edge("encoded", _T.TEXT, "encoded", (_E.DECODE,)),
         Edge("literal", _T.WHOLE, "json_complete", (_E.DROP,)),
         Edge("literal", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
         Edge("broken_arguments", _T.TEXT, "broken_arguments", (_E.WRITE,)),

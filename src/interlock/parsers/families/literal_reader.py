@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.fsm.table import State
 from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralStep, Notation
-from interlock.parsers.families.parameter_values import ESCAPED, STRING, Schema, escape_json, quote_json
+from interlock.parsers.families.parameter_values import ANY, ESCAPED, STRING, Schema, escape_json, quote_json
 from interlock.parsers.families.patterns import SearchFunction, alternatives
 
 Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
@@ -170,6 +170,9 @@ def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _S
         "string": inside,
     }
 
+
+_OPEN: Final = Schema({"type": "any"})
+"""The schema of a member of an inner object, or item of an inner list, that has none: it is what it looks like."""
 
 _Act: TypeAlias = Callable[["LiteralReader", str], None]
 _ReaderEdge: TypeAlias = tuple[_Act, State[LiteralPart, LiteralStep], "_ReaderState | None"]
@@ -401,7 +404,8 @@ class LiteralReader:
     def _value_schema(self) -> Schema:
         """Return the schema of the value that follows."""
         level = self._levels[-1]
-        return level.schema.item if level.bracket == "]" else level.schema.member(self._key)
+        schema = level.schema.item if level.bracket == "]" else level.schema.member(self._key)
+        return _OPEN if len(self._levels) > 1 and not schema.schema else schema
 
     def _open(self, text: str) -> None:
         namespace, is_nested = self._dialect.namespace, bool(self._levels)
@@ -494,7 +498,7 @@ class LiteralReader:
     def _is_list(self, tag: str, schema: Schema) -> bool:
         """Return whether an element is a list, of which this tag begins the first child."""
         types = schema.types
-        return "array" in types or (not types and tag == f"{self._dialect.namespace}<item>")
+        return "array" in types or (types <= ANY and tag == f"{self._dialect.namespace}<item>")
 
     _ACTIONS: ClassVar[Mapping[LiteralStep | tuple[LiteralStep, LiteralPart], Callable[..., None]]] = {
         LiteralStep.OPEN: _open,

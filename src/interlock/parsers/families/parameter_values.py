@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -29,6 +30,17 @@ ESCAPED: Final = r'"\\\x00-\x1f\ud800-\udfff'
 """The characters that are escaped in a JSON string, for a character class of a regular expression."""
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_OTHER_NAMES: Final = {
+    "bool": "boolean",
+    "dict": "object",
+    "float": "number",
+    "int": "integer",
+    "list": "array",
+    "none": "null",
+    "str": "string",
+    "tuple": "array",
+}
+"""The names of types that schemas of Python functions have, in lower case."""
 
 _DEEPEST: Final = 16
 """The maximum depth to which references and alternatives are followed."""
@@ -59,6 +71,10 @@ class Schema:
     def member(self, key: str) -> Schema:
         """Return the schema of a member of an object."""
         return self._members.get(key, _UNKNOWN)
+
+    def declares(self, key: str) -> bool:
+        """Return whether an object may have this member because it is declared, or because none is."""
+        return not self._members or key in self._members
 
     @cached_property
     def _members(self) -> Mapping[str, Schema]:
@@ -135,7 +151,8 @@ def _types(schema: object, root: Mapping[str, object], depth: int) -> Types:
     """Return the types that a schema allows; empty if undeclared."""
     resolved = _resolve(members(schema), root)
     type_ = resolved.get("type")
-    types = {type_} if isinstance(type_, str) else {str(each) for each in elements(type_)}
+    names = [type_] if isinstance(type_, str) else [str(each) for each in elements(type_)]
+    types = {_OTHER_NAMES.get(name.lower(), name.lower()) for name in names}
     if not types:
         values = [*elements(resolved.get("enum")), *([resolved["const"]] if "const" in resolved else [])]
         types = {_type_of(value) for value in values}
@@ -165,22 +182,27 @@ def _resolve(schema: Mapping[str, object], root: Mapping[str, object]) -> Mappin
 
 
 def convert(text: str, types: Types) -> str:
-    """Return a text as JSON of the first type that it fits, in the order of `_CONVERSIONS`, or else as a string."""
+    """Return a text as JSON of the first type that it fits, in the order of `_CONVERSIONS`.
+
+    A text that fits none is any other JSON, unless it may be a string, or else a string.
+    """
     bare = text.strip()
     for name, convert in _CONVERSIONS.items():
         if name in types:
             json_text = convert(bare)
             if json_text is not None:
                 return json_text
-    return quote_json(text)
+    other = None if "string" in types else _json(bare, object)
+    return quote_json(text) if other is None else other
 
 
 def _null(text: str) -> str | None:
-    return "null" if text.lower() == "null" else None
+    return "null" if text.lower() in {"null", "none"} else None
 
 
 def _integer(text: str) -> str | None:
-    return f"{int(text)}" if re.fullmatch(r"[+-]?[0-9]{1,4000}", text) else None
+    match = re.fullmatch(r"([+-]?[0-9]{1,4000})(?:\.0*)?", text)
+    return match and f"{int(match[1])}"
 
 
 def _number(text: str) -> str | None:
@@ -206,13 +228,79 @@ def _json(text: str, kinds: type | tuple[type, ...]) -> str | None:
     return text if isinstance(value, kinds) else None
 
 
+def _json_or_python(text: str, kinds: type | tuple[type, ...], nodes: type[ast.expr] | tuple[type[ast.expr], ...]) -> str | None:
+    """Return the text if it is JSON of these kinds, or the JSON of a Python literal of these nodes, as templates write it."""
+    json_text = _json(text, kinds)
+    if json_text is not None or text[:1] not in _OPENING or len(text) > _LONGEST_LITERAL:
+        return json_text
+    try:
+        literal = ast.parse(_ESCAPE.sub(_keep_unknown, text), mode="eval").body
+        return _literal(literal) if isinstance(literal, nodes) else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+_OPENING: Final = frozenset("[{(")
+_LONGEST_LITERAL: Final = 1 << 16
+"""The maximum length of a Python literal, because reading one costs much more than reading JSON."""
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES: Final = frozenset("\n\r\\'\"abfnrtv01234567xuUN")
+
+
+def _keep_unknown(escape: re.Match[str]) -> str:
+    """Double the backslash of an escape that Python does not have, and would warn about."""
+    return escape[0] if escape[1] in _ESCAPES else f"\\{escape[0]}"
+
+
+_WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+
+
+def _literal(node: ast.expr) -> str:
+    """Return a Python literal as JSON, member by member, so that none is lost.
+
+    Raises:
+        ValueError: It is no literal, or JSON has no such value.
+    """
+    match node:
+        case ast.Dict(keys, values):
+            pairs = zip(keys, values, strict=True)
+            text = f"{{{','.join(f'{_key(key)}:{_literal(value)}' for key, value in pairs)}}}"
+        case ast.List(items) | ast.Tuple(items):
+            text = f"[{','.join(map(_literal, items))}]"
+        case ast.Name(name) if name in _WORDS:
+            text = _WORDS[name]
+        case ast.Constant(bool() | None as value):
+            text = _WORDS[str(value)]
+        case ast.Constant(str(value)):
+            text = quote_json(value)
+        case ast.Constant(int() | float() as number):
+            text = _finite(number)
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)):
+            text = _finite(-number)
+        case _:
+            raise ValueError(node)
+    return text
+
+
+def _key(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return quote_json(node.value)
+    raise ValueError(node)
+
+
+def _finite(number: float) -> str:
+    if not isfinite(number):
+        raise ValueError(number)
+    return str(number) if isinstance(number, int) else orjson.dumps(number).decode()
+
+
 _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "null": _null,
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "object": partial(_json, kinds=dict),
-    "array": partial(_json, kinds=list),
+    "object": partial(_json_or_python, kinds=dict, nodes=ast.Dict),
+    "array": partial(_json_or_python, kinds=list, nodes=(ast.List, ast.Tuple)),
     "any": partial(_json, kinds=object),
 }
 """The conversions by type, in the order in which `convert` tries them."""

@@ -11,12 +11,12 @@ characters after a marker that may begin a call.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from attrs import define, field
 
-from interlock.fsm.deltas import Delta, EndTurn, Usage
+from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk, Recoveries, unread
 from interlock.parsers.families.active_item import ParserSettings
@@ -35,9 +35,10 @@ _LONGEST_NAME: Final = 256
 _AGAIN = Effect.AGAIN
 _DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
 _BLANK, _OTHER = Trigger.BLANK, Trigger.TEXT
-_TEXT, _NAME, _MEMBER, _LITERAL = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL
+_TEXT, _NAME, _MEMBER, _LITERAL, _HELD = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL, Reading.HELD
 _RECOVERIES: Final = frozenset(FRAMING.regions["recoveries"])
 """The states whose entry counts as a recovery, under their names."""
+_BETWEEN_KEYS: Final = FRAMING.regions["between_keys"]
 _CHANNELS: Final = FRAMING.regions["channels"]
 _KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
@@ -132,20 +133,26 @@ class FamilyParser:
         effects = self._effects
         self._counter.add(())
         self._scan_chunk(self._partial, final=True)
-        if reason == "stop" and self._family.omits_ends and Effect.CLOSE in self._state.rows[Trigger.UNCALL][1]:
-            self._fire(_UNCALL, "")
-        trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
-        row = self._state.rows[trigger]
-        while self._fire(trigger, ""):
+        steps = self._end_turn(reason)
+        while _AGAIN in steps:
             self._scan_chunk(self._text[self._at :], final=True)
-            row = self._state.rows[trigger]
+            steps = self._end_turn(reason)
         ended = reason
-        if reason == "stop" and Effect.LEAVE in row[1]:
+        if reason == "stop" and Effect.LEAVE in steps:
             ended = "cut"
             self._count_recovery("cut_call")
         deltas = [*effects.item.take(), EndTurn(ended, self._counter.usage(usage))]
         self.begin(self._starts)
         return deltas
+
+    def _end_turn(self, reason: FinishReason) -> Sequence[Effect]:
+        """Fire the end of the turn, after the end of a call that the model may omit; return the effects."""
+        if reason == "stop" and self._family.omits_ends and self._state.name in _BETWEEN_KEYS:
+            self._fire(_UNCALL, "")
+        trigger = Trigger.FINISH if reason == "stop" else Trigger.CUT
+        _, steps = self._state.rows[trigger]
+        self._fire(trigger, "")
+        return steps
 
     def _scan_chunk(self, text: str, *, final: bool) -> None:
         """Read text up to an incomplete marker; at the end of a turn, read all of it."""
@@ -213,7 +220,8 @@ class FamilyParser:
             return False
         role, effects, text = self._role(markers, marker), self._effects, self._text[start:end]
         if role is _DECLARED:
-            self._fire(role, "")
+            if self._fire(role, ""):
+                return True
             role = markers.roles[marker] or role  # the new state would find the same marker
         elif role is _OBJECT:
             effects.header += text
@@ -256,6 +264,9 @@ class FamilyParser:
             self._consume(_BLANK if blank else _OTHER, blank or text)
         elif markers.reading is _MEMBER:
             self._read_member(text)
+        elif markers.reading is _HELD:
+            waits = len(self._effects.pending) + len(text) <= MAX_LENGTH
+            self._consume(_OTHER if waits else Trigger.LONG, text)
         else:
             header = self._effects.header + text
             grows = self._family.may_be_name(header) if markers.reading is _NAME else _KEY.fullmatch(header) is not None
@@ -341,7 +352,7 @@ class FamilyParser:
         if role is Trigger.QUOTE:
             return effects.nesting.quote(ends=markers.in_string)
         if markers.reading is Reading.KEY:
-            return Trigger.TEXT if self._family.read_key(effects.header) is None else role
+            return self._role_of_key(role)
         if markers.reading is not _NAME:
             return role
         name = self._family.read_name(effects.header + marker if role is Trigger.LITERAL else effects.header)
@@ -351,6 +362,16 @@ class FamilyParser:
         if markers.bare:
             role = Trigger.DECLARED if name.name in self._settings.routing.declared else Trigger.TEXT
         return role
+
+    def _role_of_key(self, role: Trigger) -> Trigger:
+        """Return the trigger of a marker after a key; in a value, the tool must declare the key."""
+        match = self._family.read_key(self._effects.header)
+        if match is None:
+            return Trigger.TEXT
+        if not self._markers.bare:
+            return role
+        is_declared = self._effects.item.call.declares(match[0])
+        return Trigger.DECLARED if is_declared else Trigger.TEXT
 
     def _consume(self, trigger: Trigger, text: str) -> None:
         """Fire a trigger, and advance past its text unless it is read again."""
@@ -376,6 +397,6 @@ class FamilyParser:
             if state.name in _CHANNELS:
                 self._count_recovery("refuted_call")
             self._fire(_OTHER, marker)
-            if effects.replay:
-                self._text, self._at, effects.replay = effects.replay + self._text[self._at :], 0, ""
+        if effects.replay:
+            self._text, self._at, effects.replay = effects.replay + self._text[self._at :], 0, ""
         return True

@@ -9,10 +9,14 @@ from typing import Final, Protocol
 
 from attrs import define, field
 
-ANY: Final = "\0"
+ANY: Final = "\ufdd0"
 """A wildcard in a marker: up to 32 word characters, spaces, hyphens or square brackets."""
 
-_WORD: Final = r"[\w\s\[\]-]{0,32}"
+REST: Final = "\ufdd1"
+"""A wildcard in a misspelled marker: up to 16 word characters, hyphens or slashes."""
+
+_WILDCARDS: Final = {ANY: r"[\w\s\[\]-]{0,32}", REST: r"[\w/-]{0,16}"}
+_WILDCARD: Final = re.compile(f"([{ANY}{REST}])")
 
 
 class SearchFunction(Protocol):
@@ -48,29 +52,34 @@ def proper_prefixes(texts: Collection[str]) -> frozenset[str]:
 
 
 def wild(texts: Collection[str]) -> Mapping[str, re.Pattern[str]]:
-    """Return the texts that contain `ANY`, each with its pattern, the longest first."""
-    wilds = sorted((text for text in texts if ANY in text), key=len, reverse=True)
+    """Return the texts that contain a wildcard, each with its pattern, the longest first."""
+    wilds = sorted((text for text in texts if is_wild(text)), key=len, reverse=True)
     return {text: re.compile(_pattern_of(text)) for text in wilds}
+
+
+def is_wild(text: str) -> bool:
+    """Return whether a text contains a wildcard."""
+    return _WILDCARD.search(text) is not None
 
 
 @cache
 def matcher(texts: tuple[str, ...]) -> Callable[[str], object]:
-    """Return a function whose result is true for texts that match one of these, which may contain `ANY`."""
+    """Return a function whose result is true for texts that match one of these, which may contain wildcards."""
     return re.compile("|".join(map(_pattern_of, texts))).fullmatch
 
 
 def _pattern_of(text: str) -> str:
-    return _WORD.join(map(re.escape, text.split(ANY)))
+    return "".join(_WILDCARDS.get(part) or re.escape(part) for part in _WILDCARD.split(text))
 
 
 def example(text: str) -> str:
-    """Return a text with a word in place of each `ANY`."""
-    return text.replace(ANY, "calls")
+    """Return a text with a word in place of each wildcard."""
+    return _WILDCARD.sub("other", text)
 
 
 def _alternatives(node: _Node) -> Iterator[str]:
-    letters = sorted(node.children, key=lambda letter: letter == ANY)
-    return ((_WORD if letter == ANY else re.escape(letter)) + _pattern(node.children[letter]) for letter in letters)
+    letters = sorted(node.children, key=lambda letter: letter in _WILDCARDS)
+    return ((_WILDCARDS.get(letter) or re.escape(letter)) + _pattern(node.children[letter]) for letter in letters)
 
 
 def _pattern(node: _Node) -> str:

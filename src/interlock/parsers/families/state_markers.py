@@ -8,7 +8,7 @@ parser holds back no more than that.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache, lru_cache
 from itertools import chain
@@ -27,7 +27,8 @@ MarkerRole: TypeAlias = Trigger | None
 """The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
 
 _BRACKETS: Final = "{}[]"
-_BROKEN: Final = "\\\n"
+_CONTROLS: Final = "".join(map(chr, range(32))).replace("\n", "")
+_BROKEN: Final = r"\\\x00-\x1f"
 """Characters in JSON that the fast path does not handle."""
 _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
 
@@ -38,6 +39,8 @@ class Reading(Enum):
     TEXT = "text"
     NAME = "name"
     KEY = "key"
+    HELD = "held"
+    """Any text, which waits."""
     MEMBER = "member"
     """An envelope, after its name."""
     LITERAL = "literal"
@@ -64,7 +67,7 @@ class StateMarkers:
         in_value: Whether text is in a value, which becomes a JSON string.
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.
-        bare: Whether a name counts only if the request declares it.
+        bare: Whether a name or key counts only if the request declares it.
     """
 
     roles: Mapping[str, MarkerRole]
@@ -121,10 +124,10 @@ def markers_by_state(family: Family, framing: Framing, *, calls: bool) -> Mappin
 
 
 def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> StateMarkers:
-    roles: dict[str, MarkerRole] = dict(chain(_markers(state, family, calls=calls), _json_markers(state)))
+    roles: dict[str, MarkerRole] = dict(chain(_markers(state, family, calls=calls), _json_markers(state, family)))
     following = {text for role in _FOLLOWING for text in family.markers.get(role, ())} | {"{"}
     dest, effects = state.rows[Trigger.TEXT]
-    in_string, in_value = state.name in _STRINGS, state.name == "value"
+    in_string, in_value = state.name in _STRINGS, state.name in VALUES
     search = _search(frozenset(roles), escapes=in_string)
     return StateMarkers(
         roles,
@@ -147,14 +150,20 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
 _OF_REASONING: Final = frozenset({Trigger.THINK, Trigger.UNTHINK})
 _PASSED: Final = frozenset({Effect.REASON, Effect.SPEAK, Effect.WRITE})
 _NAME_ENDS: Final = frozenset({Trigger.KEYS, Trigger.JSON, Trigger.LITERAL})
+_NOTHING: Final = frozenset[Trigger]()
+_ENDING_OF: Final = {Reading.NAME: _NAME_ENDS, Reading.KEY: frozenset({Trigger.UNKEY, Trigger.VALUE})}
+"""The roles of markers that end a name or key that the request must declare."""
 _ENDING: Final = _NAME_ENDS | {Trigger.UNVALUE}
 _FOLLOWING: Final = (Trigger.KEY, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION)
 """The roles of markers that may follow a name or value directly."""
 _JSON: Final = "json"
-_STRINGS: Final = frozenset({"quoted", "torn_string"})
+VALUES: Final = frozenset({"value_start", "value"})
+"""The states of a value."""
+_STRINGS: Final = frozenset({"quoted", "torn_string", "encoded"})
 _READINGS: Final = {
-    **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare"), Reading.NAME),
-    "key": Reading.KEY,
+    **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare", "value_call"), Reading.NAME),
+    **dict.fromkeys(("key", "value_key"), Reading.KEY),
+    "value_end": Reading.HELD,
     "member": Reading.MEMBER,
     "literal": Reading.LITERAL,
 }
@@ -169,11 +178,34 @@ def _has_meaning(state: State[Trigger, Effect], trigger: Trigger) -> bool:
 
 def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> Iterator[tuple[str, MarkerRole]]:
     """Yield the markers of a family that count in a state, with their roles."""
-    for role, texts in family.markers.items():
-        ends_name = role in _NAME_ENDS and _has_meaning(state, Trigger.DECLARED)
-        if (_has_meaning(state, role) or ends_name) and (role not in CALLING or calls):
+    in_value = state.name in VALUES
+    ending = (
+        _ENDING_OF.get(_READINGS.get(state.name, Reading.TEXT), _NOTHING) if _has_meaning(state, Trigger.DECLARED) else _NOTHING
+    )
+    # A marker that ends a value because something follows has both roles; it ends the value there, and nowhere else.
+    for role, texts in sorted(family.markers.items(), key=lambda each: (each[0] is Trigger.UNVALUE) == in_value):
+        if (_has_meaning(state, role) or role in ending) and (role not in CALLING or calls):
             signs = family.signs if state.name in LITERAL else frozenset[str]()
-            yield from ((text, role) for text in texts if text not in signs)
+            found = _after_value(role, texts, state, family) if in_value else texts
+            yield from ((text, role) for text in found if text not in signs)
+
+
+def _after_value(role: Trigger, texts: Iterable[str], state: State[Trigger, Effect], family: Family) -> Iterator[str]:
+    """Yield the texts of a marker in a value: those that follow a value are on lines of their own, except in some families."""
+    is_start = state.name == "value_start"  # the line break before it is already read
+    if role is Trigger.UNVALUE:
+        for text in texts:
+            yield text
+            if is_start:
+                yield text.removeprefix("\n")
+        return
+    texts = [text for text in texts if text not in family.markers.get(Trigger.UNVALUE, ())]
+    sections = family.markers.get(Trigger.SECTION, ()) if texts and role is Trigger.INVOKE else ()
+    wholes = [*texts, *(f"{section}{blank}{text}" for section in sections for blank in ("", "\n") for text in texts)]
+    for text in wholes:
+        yield f"\n{text}"
+        if is_start or (family.syntax is not None and not family.syntax.own_lines):
+            yield text
 
 
 def _is_thought(state: State[Trigger, Effect], role: MarkerRole) -> bool:
@@ -184,12 +216,24 @@ def _is_thought(state: State[Trigger, Effect], role: MarkerRole) -> bool:
     return dest.name == "reasoning" and Effect.AGAIN in effects
 
 
-def _json_markers(state: State[Trigger, Effect]) -> Iterator[tuple[str, MarkerRole]]:
+_TEXTS: Final[Mapping[Trigger, Iterable[str]]] = {
+    Trigger.QUOTE: '"',
+    Trigger.BREAK: "\n",
+    Trigger.CONTROL: _CONTROLS,
+    Trigger.ENCODED: ('"{', '" {', '"\\n{'),
+}
+"""The markers that JSON has in every family."""
+
+
+def _json_markers(state: State[Trigger, Effect], family: Family) -> Iterator[tuple[str, MarkerRole]]:
     """Yield the characters that structure JSON in a state."""
-    if _has_meaning(state, Trigger.QUOTE):
+    for role, texts in _TEXTS.items():
+        if _has_meaning(state, role):
+            yield from ((text, role) for text in texts)
+    if state.name in _STRINGS:
         yield '"', Trigger.QUOTE
-    if _has_meaning(state, Trigger.BREAK):
-        yield "\n", Trigger.BREAK
+    if family.is_name_marked and _has_meaning(state, Trigger.BRACE):
+        yield "{", Trigger.BRACE
     if state.name == _JSON:
         yield from ((bracket, None) for bracket in _BRACKETS)
 
@@ -203,4 +247,4 @@ def _structure(state: State[Trigger, Effect], family: Family) -> SearchFunction 
         return None
     json = state if state.name == _JSON else state.rows[Trigger.QUOTE][0]
     firsts = {text[0] for text, _ in _markers(json, family, calls=True) if text not in _BRACKETS}
-    return re.compile(f"[{re.escape(''.join(sorted({*firsts, *_BROKEN})))}]").search
+    return re.compile(f"[{re.escape(''.join(sorted(firsts)))}{_BROKEN}]").search

@@ -1,0 +1,308 @@
+"""Turns that models and chat templates were seen to write, with the calls that they mean; docs/families.md states the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+
+
+@frozen
+class Written:
+    """A turn of a model, and the calls that it means.
+
+    Args:
+        name: What is unusual about it.
+        tool_parser: A name for `--tool-call-parser`.
+        reasoning_parser: A name for `--reasoning-parser`, or None.
+        text: The turn, from inside the reasoning on if the prompt ends there.
+        tools: The types of each tool's parameters.
+        calls: The name and arguments of each call.
+        message: The text beside the calls.
+        request: Further fields of the request.
+    """
+
+    name: str
+    tool_parser: str
+    reasoning_parser: str | None
+    text: str
+    tools: Mapping[str, Mapping[str, object]]
+    calls: Sequence[tuple[str, Mapping[str, object]]]
+    message: str = ""
+    request: Mapping[str, object] = field(factory=dict[str, object])
+
+    @property
+    def body(self) -> Mapping[str, object]:
+        """The request."""
+        tools = [
+            {
+                "type": "function",
+                "name": name,
+                "parameters": {"properties": {key: {"type": type_} for key, type_ in types.items()}},
+            }
+            for name, types in self.tools.items()
+        ]
+        return {"model": "m", "input": "?", "tools": tools, **self.request}
+
+    def __str__(self) -> str:
+        return f"{self.tool_parser}: {self.name}"
+
+
+WRITTEN: Sequence[Written] = [
+    Written(
+        "a value without its end",
+        "qwen3_coder",
+        "qwen3",
+        '</think><tool_call>\n<function=f>\n<parameter=body>\n{"a": true}\n</function>\n</tool_call>',
+        {"f": {"body": "object"}},
+        [("f", {"body": {"a": True}})],
+    ),
+    Written(
+        "a value without its end",
+        "qwen3_coder",
+        "qwen3",
+        (
+            "</think><tool_call>\n<function=f>\n<parameter=s>\nls\n</function>\n</tool_call>\n<tool_call>\n"
+            "<function=g>\n<parameter=s>\nb\n</parameter>\n</function>\n</tool_call>"
+        ),
+        {"f": {"s": "string"}, "g": {"s": "string"}},
+        [("f", {"s": "ls"}), ("g", {"s": "b"})],
+    ),
+    Written(
+        "a value without its end",
+        "step3p5",
+        "step3p5",
+        ("</think><tool_call>\n<function=f>\n<parameter=s>\nls\n<parameter=t>\nx\n</parameter>\n</function>\n</tool_call>"),
+        {"f": {"s": "string", "t": "string"}},
+        [("f", {"s": "ls", "t": "x"})],
+    ),
+    Written(
+        "a value with a misspelled end",
+        "qwen3_coder",
+        "qwen3",
+        "</think><tool_call>\n<function=f>\n<parameter=s>\n東京\n</parameter/>\n</function>\n</tool_call>",
+        {"f": {"s": "string"}},
+        [("f", {"s": "東京"})],
+    ),
+    Written(
+        "a value with a misspelled end",
+        "qwen3_coder",
+        "qwen3",
+        "</think><tool_call>\n<function=f>\n<parameter=s>\n東京\n</parameter1>\n</function>\n</tool_call>",
+        {"f": {"s": "string"}},
+        [("f", {"s": "東京"})],
+    ),
+    Written(
+        "a value with a misspelled end",
+        "qwen3_coder",
+        "qwen3",
+        "</think><tool_call>\n<function=f>\n<parameter=s>\n東京\n</parameter\n</function>\n</tool_call>",
+        {"f": {"s": "string"}},
+        [("f", {"s": "東京"})],
+    ),
+    Written(
+        "None for a nullable parameter",
+        "qwen3_coder",
+        "qwen3",
+        (
+            "</think><tool_call>\n<function=f>\n<parameter=id>\n42\n</parameter>\n<parameter=m>\nNone\n"
+            "</parameter>\n</function>\n</tool_call>"
+        ),
+        {"f": {"id": "integer", "m": ["object", "null"]}},
+        [("f", {"id": 42, "m": None})],
+    ),
+    Written(
+        "None for a nullable parameter",
+        "step3p5",
+        "step3p5",
+        "</think><tool_call>\n<function=f>\n<parameter=m>\nNone\n</parameter>\n</function>\n</tool_call>",
+        {"f": {"m": ["string", "null"]}},
+        [("f", {"m": None})],
+    ),
+    Written(
+        "None for a nullable parameter",
+        "seed_oss",
+        "seed_oss",
+        ("</seed:think><seed:tool_call>\n<function=f>\n<parameter=m>None</parameter>\n</function>\n</seed:tool_call>"),
+        {"f": {"m": ["object", "null"]}},
+        [("f", {"m": None})],
+    ),
+    Written(
+        "Python's lists and dictionaries",
+        "qwen3_coder",
+        "qwen3",
+        (
+            "</think><tool_call>\n<function=f>\n<parameter=l>\n['a', 'b']\n</parameter>\n<parameter=o>\n"
+            "{'k': True, 'n': None}\n</parameter>\n</function>\n</tool_call>"
+        ),
+        {"f": {"l": "array", "o": "object"}},
+        [("f", {"l": ["a", "b"], "o": {"k": True, "n": None}})],
+    ),
+    Written(
+        "Python's lists and dictionaries",
+        "seed_oss",
+        "seed_oss",
+        ("</seed:think><seed:tool_call>\n<function=f>\n<parameter=l>['a', \"it's\"]</parameter>\n</function>\n</seed:tool_call>"),
+        {"f": {"l": "array"}},
+        [("f", {"l": ["a", "it's"]})],
+    ),
+    Written(
+        "a string of JSON for an object",
+        "granite4",
+        None,
+        '<tool_call>{"name": "f", "arguments": "{\\n  \\"s\\": \\"max\\"\\n}"}</tool_call>',
+        {"f": {"s": "string"}},
+        [("f", {"s": "max"})],
+    ),
+    Written(
+        "a string of JSON for an object",
+        "hermes",
+        None,
+        '<tool_call>{"name": "f", "arguments": "{\\"s\\": \\"max\\"}"}</tool_call>',
+        {"f": {"s": "string"}},
+        [("f", {"s": "max"})],
+    ),
+    Written(
+        "escaped attributes",
+        "kimi_k3",
+        "kimi_k3",
+        (
+            "<|close|>think<|sep|><|open|>response<|sep|><|close|>response<|sep|><|open|>tools<|sep|><|"
+            'open|>call tool="f" index="1"<|sep|><|open|>argument key="R&amp;D" type="string"<|sep|>v<|'
+            'close|>argument<|sep|><|open|>argument key="x&quot;y" type="string"<|sep|>w<|close|>argume'
+            "nt<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>"
+        ),
+        {"f": {"R&D": "string", 'x"y': "string"}},
+        [("f", {"R&D": "v", 'x"y': "w"})],
+    ),
+    Written(
+        "one element of JSON for all arguments",
+        "kimi_k3",
+        "kimi_k3",
+        (
+            "<|close|>think<|sep|><|open|>response<|sep|><|close|>response<|sep|><|open|>tools<|sep|><|"
+            'open|>call tool="f" index="1"<|sep|><|open|>json type="object"<|sep|>{"n": 1}<|close|>json'
+            "<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>"
+        ),
+        {"f": {"n": "integer"}},
+        [("f", {"n": 1})],
+    ),
+    Written(
+        "JSON in place of keys",
+        "qwen3_coder",
+        "nemotron_v3",
+        '</think><tool_call>\n<function=f>\n{"s": "x"}\n</function>\n</tool_call>',
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+    ),
+    Written(
+        "an unknown end tag in a value",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="s" string="true">Rome</｜DSML｜parmeter>\n'
+            '<｜DSML｜parameter name="t" string="true">v</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+        ),
+        {"f": {"s": "string", "t": "string"}},
+        [("f", {"s": "Rome", "t": "v"})],
+    ),
+    Written(
+        "an unknown end tag in a value",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="s" string="true">Rome</｜DSML｜value>\n'
+            '<｜DSML｜parameter name="t" string="true">v</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+        ),
+        {"f": {"s": "string", "t": "string"}},
+        [("f", {"s": "Rome", "t": "v"})],
+    ),
+    Written(
+        "doubled bars",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="s" string="true">x</｜｜DSML｜｜parameter>\n</｜｜DSML｜｜invoke>\n'
+            "</｜｜DSML｜｜tool_calls>"
+        ),
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+    ),
+    Written(
+        "an unknown attribute",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="s" string="invalid">x</｜DSML｜parameter>\n'
+            '<｜DSML｜parameter name="t" string="true">y</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+        ),
+        {"f": {"s": "string", "t": "string"}},
+        [("f", {"s": "x", "t": "y"})],
+    ),
+    Written(
+        "an unknown attribute",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="s" string="True">x</｜DSML｜parameter>\n'
+            '<｜DSML｜parameter name="t" string="true">y</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+        ),
+        {"f": {"s": "string", "t": "string"}},
+        [("f", {"s": "x", "t": "y"})],
+    ),
+    Written(
+        "an apostrophe in a key",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="it\'s" string="true">x</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+            "</｜DSML｜tool_calls>"
+        ),
+        {"f": {"it's": "string"}},
+        [("f", {"it's": "x"})],
+    ),
+    Written(
+        "an integer with a fraction of zero",
+        "qwen3_coder",
+        "qwen3",
+        "</think><tool_call>\n<function=f>\n<parameter=n>\n140.0\n</parameter>\n</function>\n</tool_call>",
+        {"f": {"n": "integer"}},
+        [("f", {"n": 140})],
+    ),
+    Written(
+        "other names of types",
+        "qwen3_coder",
+        "qwen3",
+        (
+            "</think><tool_call>\n<function=f>\n<parameter=n>\n5\n</parameter>\n<parameter=x>\n0.5\n</parameter>\n"
+            "<parameter=l>\n[1]\n</parameter>\n<parameter=b>\ntrue\n</parameter>\n</function>\n</tool_call>"
+        ),
+        {"f": {"n": "int", "x": "float", "l": "list", "b": "bool"}},
+        [("f", {"n": 5, "x": 0.5, "l": [1], "b": True})],
+    ),
+    Written(
+        "the family's own end in a value",
+        "qwen3_coder",
+        "qwen3",
+        (
+            "</think><tool_call>\n<function=f>\n<parameter=s>\nends with </parameter> here.\n</parameter>\n"
+            "</function>\n</tool_call>"
+        ),
+        {"f": {"s": "string"}},
+        [("f", {"s": "ends with </parameter> here."})],
+    ),
+    Written(
+        "raw line breaks and tabs in a string",
+        "hermes",
+        None,
+        '<tool_call>{"name": "f", "arguments": {"s": "l1\nl2\tx"}}</tool_call>',
+        {"f": {"s": "string"}},
+        [("f", {"s": "l1\nl2\tx"})],
+    ),
+]
