@@ -249,7 +249,7 @@ def test_serve_lists_the_known_families_for_an_unknown_one() -> None:
     result = run("serve", "--family", "esperanto")
     assert (result.exit_code, result.stderr.partition(",")[0]) == (
         2,
-        "interlock: --family: unknown family 'esperanto'; choose one of gpt_oss, harmony, qwen3_coder",
+        "interlock: --family: unknown family 'esperanto'; choose one of gpt_oss",
     )
 
 
