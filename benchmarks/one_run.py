@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+from attrs import define, evolve, field, frozen
+from msgspec.structs import replace
 
 from interlock.embedding import now, random_id
 from interlock.events import Writer
 from interlock.fsm import Clock, Ids
+from interlock.fsm.driver import ResponseDriver
 from interlock.serving.engines.engine import Engine
-from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.run import RequestContext, ResponseRun, new_driver
-from interlock.serving.tools.tool_runner import NullTools, ToolRunner
+from interlock.serving.responses.context import RequestContext
+from interlock.serving.responses.run import ResponseRun
+from interlock.serving.responses.sealing import SealingKeys
+from interlock.serving.responses.service import PendingRun, ResponseService
+from interlock.serving.store import MemoryStore, StoredResponse
+from interlock.serving.tools.tool_runner import ToolRunner
 
-__all__ = ["begin_response"]
+__all__ = ["OneRun", "begin_response"]
 
 T = TypeVar("T")
+
+
+@frozen(eq=False)
+class Resolved(ResponseService):
+    """A service for one request, which is resolved already."""
+
+    context: RequestContext = field(kw_only=True)
+
+    async def resolve(self, *_arguments: Any, **_options: Any) -> RequestContext:  # noqa: ANN401 - they are not used
+        """Return the context."""
+        return self.context
+
+
+@define(eq=False)
+class OneRun(PendingRun[T], Generic[T]):
+    """A run whose events are iterated, without a context for its caller to enter."""
+
+    run: ResponseRun[T] = field(init=False)
+    """The run, once it is admitted."""
+
+    @asynccontextmanager
+    async def admitted(self, shortcut: Shortcut[list[T]] | None = None) -> AsyncGenerator[ResponseRun[T]]:
+        """Keep the run, too."""
+        async with PendingRun.admitted(self, shortcut) as self.run:
+            yield self.run
+
+    async def events(self) -> AsyncGenerator[list[T], None]:
+        """Yield the events of each step."""
+        async with self.admitted() as run:
+            async for events in run:
+                yield events
+
+    @property
+    def driver(self) -> ResponseDriver[T]:
+        """The driver."""
+        return self.run.driver
+
+    @property
+    def stored(self) -> StoredResponse:
+        """The response as it is stored."""
+        return self.run.stored
 
 
 def begin_response(
@@ -27,13 +78,10 @@ def begin_response(
     archive: Archive | None = None,
     ids: Ids = random_id,
     clock: Clock = now,
-) -> ResponseRun[T]:
+) -> OneRun[T]:
     """Return the run of a resolved request; iterate its `events`. An `archive` stores a foreground response at its end."""
-
-    async def resolve(run: ResponseRun[T]) -> None:
-        generation = await engine.begin(context.request, context.items)
-        run.resources.push_async_callback(generation.close)
-        run.use(context, generation, new_driver(context, generation, {}, writer, ids=ids, clock=clock))
-
-    is_foreground = not context.request.background
-    return ResponseRun(context.request, engine, resolve, ActiveRuns(), tools or NullTools(), archive, is_foreground)
+    if archive is None:
+        context = evolve(context, request=replace(context.request, store=False))
+    stored = archive or Archive(MemoryStore())
+    service = Resolved(engine, stored, tools, SealingKeys.random(), ids=ids, clock=clock, context=context)
+    return OneRun(service, context.request, context.tenant, writer)

@@ -15,7 +15,7 @@ from time import process_time
 from typing import Final
 
 from attrs import frozen
-from one_run import begin_response
+from one_run import OneRun, begin_response
 from speed.ours import chunk_of
 from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 
@@ -25,7 +25,7 @@ from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.archive import Archive, Tail
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import RequestContext, ResponseRun
+from interlock.serving.responses.context import RequestContext
 from interlock.serving.store import ResponseStore, StoredResponse, open_store
 
 __all__ = ["streamed"]
@@ -60,10 +60,10 @@ class Paced(Engine):
         yield EngineOutput(Chunk([]), "stop")
 
 
-def _run(store: ResponseStore | None) -> ResponseRun[bytes]:
+def _run(store: ResponseStore | None) -> OneRun[bytes]:
     """Return the run of a response, which is stored at its end if there is a store."""
     request = read_request({**REQUEST, "stream": True})
-    context = RequestContext(request, request.input, tenant="")
+    context = RequestContext(request, request.input)
     return begin_response(context, Paced(), SseWriter(), archive=None if store is None else Archive(store))
 
 
@@ -109,7 +109,7 @@ async def _background(store: ResponseStore) -> None:
     """Make a background response, and read it meanwhile."""
     run = _run(None)
     background_registry = BackgroundRegistry(Archive(store))
-    queued = await background_registry.begin("", run)
+    queued = await background_registry.begin(run)
     async for frames in Tail(store, "", queued.id, "reader").frames():
         b"".join(frames)
     await background_registry.wait(60)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -18,7 +18,8 @@ from interlock.events.stream import Keepalive
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.http.answers import COMMENT
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import Delivery, RequestContext
+from interlock.serving.responses.context import RequestContext
+from interlock.serving.responses.delivery import Delivery
 from interlock.serving.tools.tool_runner import NullTools
 from interlock.testing import findings
 from interlock.verify.oracle import check
@@ -210,7 +211,7 @@ def test_events_wait_for_a_keep_alive_that_is_being_written() -> None:
     gate, order, meanwhile = Gate(), [], []
 
     async def work():
-        run = run_of(step(REASONING), gate, *steps(ANSWER))
+        pending = run_of(step(REASONING), gate, *steps(ANSWER))
 
         async def write():
             order.extend(run.break_silence())
@@ -222,8 +223,8 @@ def test_events_wait_for_a_keep_alive_that_is_being_written() -> None:
             finally:
                 meanwhile.extend(order[count:])
 
-        async with aclosing(run.events()) as steps_of_run, run.kept_alive(SECONDS, write):
-            async for events in steps_of_run:
+        async with pending.admitted() as run, run.kept_alive(SECONDS, write):
+            async for events in run:
                 order.extend(events)
 
     asyncio.run(work())
@@ -234,13 +235,13 @@ def test_events_wait_for_a_keep_alive_that_is_being_written() -> None:
 
 def test_no_keep_alive_is_written_while_the_caller_writes() -> None:
     async def work():
-        run, is_writing, seen = run_of(step(REASONING), *steps(ANSWER)), asyncio.Event(), []
+        pending, is_writing, seen = run_of(step(REASONING), *steps(ANSWER)), asyncio.Event(), []
 
         async def write():
             seen.append(is_writing.is_set())
 
-        async with aclosing(run.events()) as steps_of_run, run.kept_alive(SECONDS, write):
-            async for _ in steps_of_run:
+        async with pending.admitted() as run, run.kept_alive(SECONDS, write):
+            async for _ in run:
                 is_writing.set()
                 await asyncio.sleep(3 * SECONDS)
                 is_writing.clear()

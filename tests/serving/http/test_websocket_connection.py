@@ -424,21 +424,13 @@ def test_a_drain_completes_what_runs_fails_new_requests_and_waits_for_no_idle_so
 def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
     gate = Gate()
 
-    class Waiting(EmbeddedEngine):
-        """An engine that counts tokens for ever."""
-
-        async def count(self, turn):
-            await gate.wait()
-            return await super().count(turn)
-
-    server = ServerThread(build(Settings(), Waiting()))
+    server = ServerThread(build(Settings(), StagedEngine([gate])))
     with server as url, client(url) as socket:
-        compacting = [{"type": "compaction", "compact_threshold": 1000}]
-        socket.send(ASK, context_management=compacting)
+        socket.send(ASK, model="staged")
         running = socket.receive()["response"]["id"]
         assert gate.reached.wait(PATIENCE)
-        socket.send(ASK, previous_response_id=running)
-        socket.send(ASK, input=7)
+        socket.send(ASK, model="staged", previous_response_id=running)
+        socket.send(ASK, model="staged", input=7)
         socket.send(ASK, stream_id="side", model="nobody")
         assert error_of(socket.turn()[-1:])[2] == "model_not_found"
         stopping = threading.Thread(target=server.stop)

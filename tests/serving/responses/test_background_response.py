@@ -19,10 +19,9 @@ from interlock.serving.responses import archive as archive_module
 from interlock.serving.responses import background_response as background
 from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
+from interlock.serving.responses.context import RequestContext
 from interlock.serving.responses.conversation_lease import ConversationLease
-from interlock.serving.responses.run import RequestContext
-from interlock.serving.store import Conflict, Edit, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
-from interlock.serving.store.stored_table import StoredTrigger
+from interlock.serving.store import Conflict, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 
 TENANT = "somebody"
@@ -76,7 +75,9 @@ def quick(monkeypatch):
 
 def run_of(*script, dialect=OPENAI, lease=None, **body):
     request = read_request({"model": "staged", "input": "Hi", "background": True, **body})
-    return begin_response(RequestContext(request, request.input, lease=lease), StagedEngine(list(script)), SseWriter(dialect))
+    return begin_response(
+        RequestContext(request, request.input, TENANT, lease=lease), StagedEngine(list(script)), SseWriter(dialect)
+    )
 
 
 async def read(archive, response_id, start=0):
@@ -101,7 +102,7 @@ async def run_to_end(store, *script):
     archive = Archive(store)
     background_registry = BackgroundRegistry(archive)
     run = run_of(*script)
-    queued = await background_registry.begin(TENANT, run)
+    queued = await background_registry.begin(run)
     frames = await asyncio.wait_for(read(archive, queued.id), 20)
     await background_registry.wait(20)
     return frames, await archive.get(TENANT, queued.id)
@@ -127,7 +128,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
         archive, gate = Archive(store), Gate()
         background_registry = BackgroundRegistry(archive)
         run = run_of(step(REASONING), gate, *steps(ANSWER))
-        queued = await background_registry.begin(TENANT, run)
+        queued = await background_registry.begin(run)
         await background_registry.wait(20)
         times.now += 16
         store.down.clear()
@@ -238,7 +239,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
             if taken == "trimmed":
                 ended = StoredResponse({**(await store.get(TENANT, response_id)).response, "status": "completed"}, ())
                 await store.finish(lease, len(frames), [b"the last"], ended)
-                await store._write(TENANT, response_id, Edit(StoredTrigger.TRIM))
+                await store.trim(TENANT, response_id)
             else:
                 await store.delete(TENANT, response_id)
             return frames, [frame async for some in tail for frame in some]
@@ -267,11 +268,11 @@ def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(end
             frames = [*await anext(tail)]
             await archive.delete(TENANT, await archive.get(TENANT, response_id))
             frames += [frame async for some in tail for frame in some]
-        return frames, await archive.get(TENANT, response_id), [key async for key in store.responses()]
+        return frames, await archive.get(TENANT, response_id)
 
-    frames, response, responses = asyncio.run(deleted())
+    frames, response = asyncio.run(deleted())
     assert_legal([*frames, DONE], strict=True)
-    assert (last(frames)["status"], response, responses) == ("failed" if ended else "cancelled", None, [])
+    assert (last(frames)["status"], response) == ("failed" if ended else "cancelled", None)
 
 
 def test_a_response_that_is_not_in_the_background_leaves_nothing_when_it_is_deleted() -> None:
@@ -292,7 +293,7 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
         background_registry = BackgroundRegistry(Archive(store))
         run = run_of(*steps(ANSWER), lease=lease)
-        await background_registry.begin(TENANT, run)
+        await background_registry.begin(run)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
@@ -316,7 +317,7 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
         background_registry = BackgroundRegistry(Archive(store))
         run = run_of(*steps(ANSWER), lease=lease)
         with pytest.raises(StoreFull):
-            await background_registry.begin(TENANT, run)
+            await background_registry.begin(run)
         return await store.hold(TENANT, "conv_1", "resp_2")
 
     assert asyncio.run(refused())
@@ -418,7 +419,7 @@ def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) ->
         store, gate = Forgetful(), Gate()
         archive = Archive(store)
         background_registry = BackgroundRegistry(archive)
-        queued = await background_registry.begin(TENANT, run_of(step(REASONING), gate, *steps(ANSWER)))
+        queued = await background_registry.begin(run_of(step(REASONING), gate, *steps(ANSWER)))
         early, frames = await archive.tail(TENANT, await store.get(TENANT, queued.id)), []
         async with aclosing(early.frames()) as tail:
             while not (frames and gate.reached.is_set() and len(frames) == (await store.read(TENANT, queued.id, 0, 1)).following):

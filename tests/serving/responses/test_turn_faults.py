@@ -5,6 +5,7 @@ The run has what a run can have: reasoning, a preamble, two hosted calls of whic
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from attrs import define, field
@@ -19,7 +20,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import RequestContext
+from interlock.serving.responses.context import RequestContext
 from interlock.serving.responses.sealing import SealingKeys, Seals
 from interlock.verify.oracle import check
 
@@ -79,11 +80,23 @@ class FaultyParser:
         return self.parser.end(reason, usage)
 
 
+class WrappingEngine(StagedEngine):
+    """An engine whose parsers can be replaced."""
+
+    def wrap(self, parser):
+        return parser
+
+    async def begin(self, *arguments):
+        begun = await super().begin(*arguments)
+        begun.parser = self.wrap(begun.parser)
+        return begun
+
+
 def begin(first=FIRST, second=SECOND, tell: Callable = deltas_of, summary=None):
     """A run of two turns; with a summary, one before which its conversation is compacted."""
     managed = {} if summary is None else {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
     request = read_request({"model": "staged", "input": "Hi", **managed})
-    engine = StagedEngine(*([] if summary is None else [summary]), first, second)
+    engine = WrappingEngine(*([] if summary is None else [summary]), first, second)
     run = begin_response(
         RequestContext(request, request.input, seals=SEALS),
         engine,
@@ -236,8 +249,8 @@ def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_c
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        events.extend(run.conclude())
-        return task.cancelled(), [as_json(event) for event in events], run.conclude()
+        events.extend(run.run.conclude())
+        return task.cancelled(), [as_json(event) for event in events], run.run.conclude()
 
     was_cancelled, events, rest = asyncio.run(cancelled())
     assert (was_cancelled, check(events), events[-1]["type"], rest) == (True, [], "response.failed", [])
@@ -264,7 +277,7 @@ def test_a_turn_that_is_ended(turn, place, reason):
 @pytest.mark.parametrize("calls", range(len(FIRST) + len(SECOND)))
 def test_a_parser_that_breaks(calls, error):
     run, engine = begin()
-    run.generation.parser = FaultyParser(run.generation.parser, calls, error)
+    engine.wrap = partial(FaultyParser, last=calls, error=error)
     response = is_ended(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
@@ -312,7 +325,7 @@ def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended
             events += await anext(stream)
         await stream.aclose()
         requested = bool(engine.turns)
-        events += run.conclude()
+        events += run.run.conclude()
         return [as_json(event) for event in events], not requested or engine.closed.is_set()
 
     events, stopped = asyncio.run(leave())

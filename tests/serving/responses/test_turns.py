@@ -19,7 +19,8 @@ from interlock.serving.engines import engine as engines
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter, RequestContext
+from interlock.serving.responses.context import RequestContext
+from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter
 from interlock.verify.oracle import check
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")

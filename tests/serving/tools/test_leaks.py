@@ -11,7 +11,8 @@ from live.mcp_servers import answer, plain, result, running
 from one_run import begin_response
 
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.run import NullWriter, RequestContext
+from interlock.serving.responses.context import RequestContext
+from interlock.serving.responses.run import NullWriter
 from interlock.serving.tools.mcp_session import Session
 
 REQUESTS = 1_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
+from functools import partial
 from http import HTTPStatus
 from math import ceil, inf
 from typing import Any, Final, TypeVar
@@ -29,8 +30,10 @@ from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import alongside
+from interlock.serving.responses.active_runs import Interrupt
 from interlock.serving.responses.archive import Tail, store_error
 from interlock.serving.responses.run import ResponseRun
+from interlock.serving.responses.service import PendingRun
 
 T = TypeVar("T")
 
@@ -117,21 +120,23 @@ def _headers_of(error: ApiError) -> dict[str, str] | None:
     return ERROR_HEADERS.get(error.status)
 
 
-def cancelled_on_disconnect(run: ResponseRun[Any], receive: Receive) -> AbstractAsyncContextManager[None]:
+def cancelled_on_disconnect(interrupt: Interrupt, receive: Receive) -> AbstractAsyncContextManager[None]:
     """Cancel a run if the client disconnects within the context (R4)."""
 
     async def watch() -> None:
         await _disconnect(receive)
-        run.interrupt(Cancel())
+        interrupt(Cancel())
 
     return alongside(watch())
 
 
 @asynccontextmanager
-async def open_events(run: ResponseRun[T], receive: Receive) -> AsyncGenerator[AsyncGenerator[list[T], None]]:
-    """Open the events of a run; if the client disconnects, cancel the run."""
-    async with cancelled_on_disconnect(run, receive), aclosing(run.events()) as events:
-        yield events
+async def admitted(
+    pending: PendingRun[T], receive: Receive, shortcut: Shortcut[list[T]] | None = None
+) -> AsyncGenerator[ResponseRun[T]]:
+    """Return the run of a request once it is admitted; if the client disconnects, cancel it."""
+    async with cancelled_on_disconnect(pending.interrupt, receive), pending.admitted(shortcut) as run:
+        yield run
 
 
 def shortcut_to(scope: Scope, encode: Callable[[list[T]], bytes]) -> Shortcut[list[T]] | None:
@@ -181,7 +186,7 @@ class StreamedAnswer:
     `keep_alive` is the longest silence in seconds, or 0 for any. An event breaks it, or a comment where the dialect has none.
     """
 
-    run: ResponseRun[bytes]
+    pending: PendingRun[bytes]
     dialect: Dialect
     keep_alive: float
 
@@ -191,54 +196,56 @@ class StreamedAnswer:
         The end is sent even if this task is cancelled (R4), or if the client has disconnected and cannot read it.
 
         Raises:
-            Exception: The request is refused, and nothing is sent; see `ResponseRun.events`.
+            Exception: The request is refused, and nothing is sent; see `PendingRun`.
         """
+        run: ResponseRun[bytes] | None = None
+        shortcut: Shortcut[list[bytes]] | None = shortcut_to(scope, b"".join)
         unsent: Sequence[bytes] = ()
         has_begun = False
         try:
-            async with open_events(self.run, receive) as events:
-                unsent = await anext(events)
+            async with admitted(self.pending, receive, shortcut) as run:
+                unsent = await anext(run)
                 start, has_begun = _start(), True
                 await send(start)
-                message = self._message(unsent)
+                message = _message(run, unsent)
                 unsent = ()
                 await send(message)
-                self.run.shortcut = shortcut_to(scope, b"".join)
-                async with self.run.kept_alive(self.keep_alive, lambda: send(self._message(self._break_silence()))):
-                    async for frames in events:
+                async with run.kept_alive(self.keep_alive, partial(self._break_silence, run, send)):
+                    async for frames in run:
                         unsent = frames
-                        message = self._message(frames)
+                        message = _message(run, frames)
                         unsent = ()
                         await send(message)
         finally:
-            if rest := [*unsent, *self.run.conclude()]:
+            if run is not None and (rest := [*unsent, *run.conclude()]):
                 if not has_begun:
                     await send(_start())
-                await send(self._message(rest))
+                await send(_message(run, rest))
 
-    def _break_silence(self) -> Sequence[bytes]:
-        return self.run.break_silence() if self.dialect is OPENAI else [COMMENT]
+    async def _break_silence(self, run: ResponseRun[bytes], send: Send) -> None:
+        await send(_message(run, run.break_silence() if self.dialect is OPENAI else [COMMENT]))
 
-    def _message(self, frames: Sequence[bytes]) -> Message:
-        """Return the ASGI message for frames. `__call__` sends it, which saves a coroutine for each message."""
-        ended = self.run.driver.ended
-        body = b"".join([*frames, DONE_FRAME] if ended else frames)
-        return {"type": "http.response.body", "body": body, "more_body": not ended}
+
+def _message(run: ResponseRun[bytes], frames: Sequence[bytes]) -> Message:
+    """Return the ASGI message for frames. The caller sends it, which saves a coroutine for each message."""
+    ended = run.driver.ended
+    body = b"".join([*frames, DONE_FRAME] if ended else frames)
+    return {"type": "http.response.body", "body": body, "more_body": not ended}
 
 
 @frozen
 class WholeAnswer:
     """Sends the response object of the terminal event (R19), with the HTTP status 200 even if the response failed."""
 
-    run: ResponseRun[None]
+    pending: PendingRun[None]
     dialect: Dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the response to its end and send it; its engine and tools are closed afterwards, as for a stream."""
-        async with open_events(self.run, receive) as events:
-            async for _ in events:
-                if self.run.driver.ended:
-                    await JsonResponse(self.dialect.convert(self.run.driver.response))(scope, receive, send)
+        async with admitted(self.pending, receive) as run:
+            async for _ in run:
+                if run.driver.ended:
+                    await JsonResponse(self.dialect.convert(run.driver.response))(scope, receive, send)
 
 
 @frozen

@@ -57,8 +57,9 @@ from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.active_runs import GRACE, ActiveRuns
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import NullWriter, summarize
-from interlock.serving.responses.service import ResponseService
+from interlock.serving.responses.compaction import summary_of
+from interlock.serving.responses.run import NullWriter
+from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import Settings
 from interlock.serving.store import StoreError
 
@@ -234,12 +235,12 @@ class Api:
         parameters = await self._parameters(request)
         tenant, dialect = tenant_of(request), self._dialect(request)
         if not (parameters.stream or parameters.background):
-            return WholeAnswer(self.service.begin(parameters, tenant, NullWriter(), connection=request), dialect)
-        run = self.service.begin(parameters, tenant, stream_writer(parameters, dialect), connection=request)
+            return WholeAnswer(PendingRun(self.service, parameters, tenant, NullWriter(), connection=request), dialect)
+        pending = PendingRun(self.service, parameters, tenant, stream_writer(parameters, dialect), connection=request)
         if not parameters.background:
-            return StreamedAnswer(run, dialect, self.settings.keep_alive)
-        async with cancelled_on_disconnect(run, request.receive):
-            queued = await self.background_registry.begin(tenant, run)
+            return StreamedAnswer(pending, dialect, self.settings.keep_alive)
+        async with cancelled_on_disconnect(pending.interrupt, request.receive):
+            queued = await self.background_registry.begin(pending)
         if parameters.stream:
             return BackgroundStream(await self.service.archive.tail(tenant, queued), self.settings.keep_alive)
         return JsonResponse(dialect.convert(queued.response))
@@ -266,13 +267,16 @@ class Api:
             ClientDisconnect: The client disconnects before the summary is complete.
         """
         parameters = await self._parameters(request, _compact_request)
-        run, seals = self.service.begin_summary(parameters, tenant_of(request), request)
-        result = await cancel_on_disconnect(request.receive, summarize(run))
+        tenant = tenant_of(request)
+        pending = PendingRun(self.service, parameters, tenant, NullWriter(), connection=request, summarizes=True)
+        run = await cancel_on_disconnect(request.receive, pending.run_to_end())
+        result = summary_of(run.driver)
         if isinstance(result.fault, PromptError):
             raise invalid("input", str(result.fault), result.fault.code)
         if result.fault is not None:
             raise ApiError(500, str(result.fault), "server_error", code="compaction_failed")
-        item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": seals.seal_summary(result.text)}
+        sealed = self.service.seals(parameters, tenant).seal_summary(result.text)
+        item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": sealed}
         return JsonResponse(
             {
                 "id": run.driver.id,

@@ -31,7 +31,7 @@ from interlock.events.json import members
 from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
-from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, open_events, shortcut_to
+from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, admitted, answer_error, shortcut_to
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
@@ -42,7 +42,7 @@ from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.sealing import Seals
-from interlock.serving.responses.service import ResponseService
+from interlock.serving.responses.service import PendingRun, ResponseService
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class TransducedStream(Generic[D]):
     `keep_alive` is the longest silence in seconds, or 0 for no pings.
     """
 
-    run: ResponseRun[StreamEntry]
+    pending: PendingRun[StreamEntry]
     transducer: AnyTransducer[D]
     api: DialectApi[D]
     request: Request
@@ -138,11 +138,14 @@ class TransducedStream(Generic[D]):
                 line.written_at = asyncio.get_running_loop().time()
             return data
 
-        self.run.shortcut = shortcut_to(scope, encode)
+        run: ResponseRun[StreamEntry] | None = None
         try:
-            async with open_events(self.run, receive) as events, line.kept_alive(self.api.ping, self.keep_alive):
-                async for entries in events:
-                    await self._write(line, entries)
+            async with (
+                line.kept_alive(self.api.ping, self.keep_alive),
+                admitted(self.pending, receive, shortcut_to(scope, encode)) as run,
+            ):
+                async for entries in run:
+                    await self._write(line, run, entries)
         except Exception as error:
             if not is_fault(error):
                 raise
@@ -153,11 +156,11 @@ class TransducedStream(Generic[D]):
             last = convert(orjson.loads(bytes(answer.body)), self.api.error)
             await line.write(self.transducer.frame(last) + self.transducer.end, more=False)
         finally:
-            if line.written_at is not None and (rest := self.run.conclude()):
-                await self._write(line, rest)
+            if run is not None and line.written_at is not None and (rest := run.conclude()):
+                await self._write(line, run, rest)
 
-    async def _write(self, line: AnswerLine, entries: Iterable[StreamEntry]) -> None:
-        self.transducer.stop_sequence = self.run.progress.stop_sequence
+    async def _write(self, line: AnswerLine, run: ResponseRun[StreamEntry], entries: Iterable[StreamEntry]) -> None:
+        self.transducer.stop_sequence = run.progress.stop_sequence
         if data := self.transducer.encode(entries):
             await line.write(data, more=not self.transducer.has_ended)
 
@@ -166,7 +169,7 @@ class TransducedStream(Generic[D]):
 class TransducedAnswer(Generic[D]):
     """Sends the whole answer that the events of a run add up to in another API."""
 
-    run: ResponseRun[StreamEvent]
+    pending: PendingRun[StreamEvent]
     transducer: AnyTransducer[D]
     api: DialectApi[D]
     request: Request
@@ -175,9 +178,9 @@ class TransducedAnswer(Generic[D]):
         """Run the response to its end and send the answer, or the error with its status."""
         made: list[D] = []
         try:
-            async with open_events(self.run, receive) as events:
-                async for step in events:
-                    self.transducer.stop_sequence = self.run.progress.stop_sequence
+            async with admitted(self.pending, receive) as run:
+                async for step in run:
+                    self.transducer.stop_sequence = run.progress.stop_sequence
                     for event in step:
                         made += self.transducer.feed(event)
         except Exception as error:
@@ -186,7 +189,7 @@ class TransducedAnswer(Generic[D]):
             await refuse(self.api, self.request, error)(scope, receive, send)
             return
         whole = self.api.fold(made)
-        code = str(members(self.run.driver.response.get("error")).get("code"))
+        code = str(members(run.driver.response.get("error")).get("code"))
         status = STATUSES.get(code, 500) if isinstance(whole, ErrorMessage | ErrorChunk) else 200
         await JsonResponse(whole, status)(scope, receive, send)
 
@@ -239,11 +242,10 @@ class DialectRoutes:
     def _answer(self, request: Request, parameters: ResponseRequest, api: DialectApi[D], transducer: AnyTransducer[D]) -> ASGIApp:
         tenant = tenant_of(request)
         if parameters.stream:
-            run = self.service.begin(parameters, tenant, EntryWriter(), connection=request)
-            return TransducedStream(run, transducer, api, request, self.keep_alive)
-        return TransducedAnswer(
-            self.service.begin(parameters, tenant, EventWriter(), connection=request), transducer, api, request
-        )
+            entries = PendingRun(self.service, parameters, tenant, EntryWriter(), connection=request)
+            return TransducedStream(entries, transducer, api, request, self.keep_alive)
+        events = PendingRun[StreamEvent](self.service, parameters, tenant, EventWriter(), connection=request)
+        return TransducedAnswer(events, transducer, api, request)
 
     async def _body(self, request: Request) -> dict[str, object]:
         yielder = Yielder()

@@ -11,7 +11,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from itertools import count
 from typing import Final
 
@@ -42,7 +41,7 @@ from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.run import ResponseRun
-from interlock.serving.responses.service import ResponseService
+from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import SocketLimits
 from interlock.serving.store import StoredResponse
 
@@ -295,39 +294,40 @@ class SocketConnection:
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
         lane.size = request.size + size
         try:
-            run = Outcome(value=self._begin(lane, request, latest, steering))
+            pending = Outcome(value=self._begin(lane, request, latest, steering))
         except BaseException as error:
             if not is_fault(error):
                 raise
-            run = Outcome[ResponseRun[bytes]](error=error)
-        self._spawn(self._answer(lane, request, run, steering, returned))
+            pending = Outcome[PendingRun[bytes]](error=error)
+        self._spawn(self._answer(lane, request, pending, steering, returned))
 
-    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None, steering: Steering) -> ResponseRun[bytes]:
+    def _begin(self, lane: Lane, request: CreateFrame, latest: StoredResponse | None, steering: Steering) -> PendingRun[bytes]:
         parameters = self._service.engine.read(request.body)
-        run = self._service.begin(
+        pending = PendingRun(
+            self._service,
             parameters,
             tenant_of(self._socket),
             stream_writer(parameters, self._dialect),
             latest=latest,
-            generate=request.generate,
+            generates=request.generate,
             connection=self._socket,
+            is_steered=lambda: steering.waits,
         )
-        lane.begin(run.interrupt)
-        run.is_steered = lambda: steering.waits
-        return run
+        lane.begin(pending.interrupt)
+        return pending
 
     async def _answer(
         self,
         lane: Lane,
         request: CreateFrame,
-        run: Outcome[ResponseRun[bytes]],
+        pending: Outcome[PendingRun[bytes]],
         steering: Steering,
         returned: Sequence[SteerEvent],
     ) -> None:
         """Answer a request with events or an error, then start its successor or the next request of its lane."""
         try:
             await self._send_steering(returned, lane)
-            await self._stream(run.result(), lane, request, steering)
+            await self._stream(pending.result(), lane, request, steering)
         except BaseException as error:
             if not is_fault(error):
                 raise
@@ -377,13 +377,16 @@ class SocketConnection:
             return evolve(api_error, message=f"{api_error.message} {EVICTED}")
         return api_error
 
-    async def _stream(self, run: ResponseRun[bytes], lane: Lane, request: CreateFrame, steering: Steering) -> None:
+    async def _stream(self, pending: PendingRun[bytes], lane: Lane, request: CreateFrame, steering: Steering) -> None:
         """Send the events of a run; cache the response before the client sees its end and can continue from it."""
         seconds = self._keep_alive if self._dialect is OPENAI else 0
-        breaking = run.kept_alive(seconds, lambda: self._send_events(run.break_silence(), lane))
+        run: ResponseRun[bytes] | None = None
         try:
-            async with aclosing(run.events()) as steps, breaking:
-                async for events in steps:
+            async with (
+                pending.admitted() as run,
+                run.kept_alive(seconds, lambda: self._send_events(run.break_silence(), lane)),
+            ):
+                async for events in run:
                     steering.response_id = run.driver.id
                     if request.parent is not None:
                         request.parent.commit()
@@ -394,7 +397,8 @@ class SocketConnection:
                         self._memory.store(lane.stream_id, run.stored)
                     await self._send_events(events, lane)
         finally:
-            await self._send_events(run.conclude(), lane)
+            if run is not None:
+                await self._send_events(run.conclude(), lane)
 
     def _release(self, lane: Lane) -> None:
         """Release the memory reserved for the current request of a lane."""

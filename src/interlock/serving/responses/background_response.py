@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing, nullcontext, suppress
+from collections.abc import Coroutine, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from time import monotonic
 from typing import Final, assert_never
@@ -23,6 +23,7 @@ from interlock.serving.responses.archive import EVENTS_LOST, Archive, end_from_l
 from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
 from interlock.serving.responses.run import ResponseRun
+from interlock.serving.responses.service import PendingRun
 from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
 
 logger = logging.getLogger(__name__)
@@ -46,65 +47,35 @@ class BackgroundResponse:
     """One background response in the process that generates it, from the first commit to the last."""
 
     _run: ResponseRun[bytes]
-    _tenant: str
     _archive: Archive
-    _spawn: Callable[[Coroutine[None, None, None]], object]
-    _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
-    _pending: list[bytes] = field(factory=list[bytes], init=False)
+    _lease: Lease
+    _pending: list[bytes]
     """Events that the store has not confirmed."""
+    _machine: Machine[BackgroundTrigger, BackgroundEffect] = field(factory=lambda: Machine.at_start(BACKGROUND), init=False)
     _first_pending: int = field(default=0, init=False)
-    _lease_end: float = field(default=0.0, init=False)  # by the monotonic clock of this process
+    _lease_end: float = field(factory=lambda: monotonic() + LEASE, init=False)  # by the monotonic clock of this process
     _write_count: int = field(default=0, init=False)
     _last_failure: str = field(default="", init=False)  # of the writes since the last success, so that the log has each once
     _effects: asyncio.Queue[BackgroundEffect] = field(factory=asyncio.Queue[BackgroundEffect], init=False)
-    queued: asyncio.Future[StoredResponse] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    """The response as stored before its first event, or the error of the request or the store that prevented it."""
 
-    async def execute(self) -> None:
-        """Run the response and store its events, and its end even if this task is cancelled."""
-        events = self._run.events()
+    async def store_events(self) -> None:
+        """Run the response and store its events."""
+        self._grow(self._pending)
+        async for frames in self._run:
+            self._pending += frames
+            self._grow(frames)
+
+    def conclude(self) -> None:
+        """Store the last events of the response, which has ended, even if its task is cancelled."""
         try:
-            self._pending += await anext(events)
-            lease = await self._enqueue()
-            self._spawn(self._write_events(lease))
-        except BaseException as error:
-            try:
-                await events.aclose()
-            finally:
-                if not self.queued.done():
-                    self.queued.set_exception(error)
-            if not is_fault(error):
-                raise
-            return
-        try:
-            async with aclosing(events):
-                self._grow(self._pending)
-                async for frames in events:
-                    self._pending += frames
-                    self._grow(frames)
+            self._conclude()
         finally:
-            try:
+            if BackgroundTrigger.END in self._machine.state.rows:  # the first `_conclude` raised before it fired
                 self._conclude()
-            finally:
-                if BackgroundTrigger.END in self._machine.state.rows:  # the first `_conclude` raised before it fired
-                    self._conclude()
 
     @property
     def _conversation_lease(self) -> ConversationLease | None:
         return self._run.context.lease
-
-    async def _enqueue(self) -> Lease:
-        stored, conversation = self._run.stored, self._conversation_lease
-        queued = StoredResponse({**stored.response, "status": "queued"}, stored.items)
-        try:
-            lease = await self._archive.enqueue(self._tenant, queued)
-        except BaseException:
-            if conversation is not None:
-                await conversation.release()
-            raise
-        self._lease_end = monotonic() + LEASE
-        self.queued.set_result(queued)
-        return lease
 
     def _grow(self, frames: Sequence[bytes]) -> None:
         """Schedule the write of a step's events; they stay together, so a log always ends between two steps."""
@@ -128,15 +99,16 @@ class BackgroundResponse:
                 case BackgroundEffect.WRITE | BackgroundEffect.FINISH:
                     self._effects.put_nowait(effect)
                 case BackgroundEffect.INTERRUPT:
-                    self._run.interrupt(Cancel())
+                    self._run.control.interrupt(Cancel())
                 case BackgroundEffect.STOP:
-                    self._run.interrupt(NOT_STORED)
+                    self._run.control.interrupt(NOT_STORED)
                 case _:
                     assert_never(effect)
 
-    async def _write_events(self, lease: Lease) -> None:
-        conversation = self._conversation_lease
-        keep_alive = nullcontext() if conversation is None else conversation.keep_alive(self._run.interrupt)
+    async def write_events(self) -> None:
+        """Write the events to the store until the last commit."""
+        lease, conversation = self._lease, self._conversation_lease
+        keep_alive = nullcontext() if conversation is None else conversation.keep_alive(self._run.control.interrupt)
         async with alongside(self._renew(lease)), keep_alive:
             await self._write_until_done(lease)
 
@@ -227,14 +199,44 @@ class BackgroundRegistry:
     archive: Archive
     _tasks: set[asyncio.Task[None]] = field(factory=set[asyncio.Task[None]], init=False)
 
-    async def begin(self, tenant: str, run: ResponseRun[bytes]) -> StoredResponse:
+    async def begin(self, pending: PendingRun[bytes]) -> StoredResponse:
         """Begin a response in a new task, and return it as stored before its first event, without waiting for the engine.
 
         If the run or the store refuses it, raise the error and leave nothing stored.
         """
-        response = BackgroundResponse(run, tenant, self.archive, self._spawn)
-        self._spawn(response.execute())
-        return await asyncio.shield(response.queued)
+        queued = asyncio.get_running_loop().create_future()
+        self._spawn(self._make(pending, queued))
+        return await asyncio.shield(queued)
+
+    async def _make(self, pending: PendingRun[bytes], queued: asyncio.Future[StoredResponse]) -> None:
+        """Make a response and store its events, and its end even if this task is cancelled."""
+        response: BackgroundResponse | None = None
+        try:
+            async with pending.admitted() as run:
+                frames = await anext(run)
+                stored = StoredResponse({**run.stored.response, "status": "queued"}, run.stored.items)
+                lease = await self._enqueue(run, stored)
+                response = BackgroundResponse(run, self.archive, lease, frames)
+                queued.set_result(stored)
+                self._spawn(response.write_events())
+                await response.store_events()
+        except BaseException as error:
+            if queued.done():
+                raise
+            queued.set_exception(error)
+            if not is_fault(error):
+                raise
+        finally:
+            if response is not None:
+                response.conclude()
+
+    async def _enqueue(self, run: ResponseRun[bytes], stored: StoredResponse) -> Lease:
+        try:
+            return await self.archive.enqueue(run.context.tenant, stored)
+        except BaseException:
+            if run.context.lease is not None:
+                await run.context.lease.release()
+            raise
 
     async def wait(self, seconds: float) -> None:
         """Wait until all responses have ended and are stored, for at most `seconds`."""

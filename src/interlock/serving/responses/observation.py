@@ -1,21 +1,22 @@
-"""What a run adds to the metrics, the traces and the log: once at its end, and once for each turn."""
+"""What a run adds to the metrics, the traces and the log at its end."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from interlock.events.json import members
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import known_code
 from interlock.serving.requests.logs import FIELDS
+from interlock.serving.responses.run import ResponseRun
 
 if TYPE_CHECKING:
     from interlock.parsers.chunk import Recoveries
-    from interlock.serving.responses.run import ResponseRun
 
 T = TypeVar("T")
 
@@ -29,28 +30,22 @@ DIGITS: Final = 3
 
 
 @contextmanager
-def observe_run(run: ResponseRun[T]) -> Generator[None]:
-    """Observe a run within the context; a part of another response is observed with that."""
-    if run.is_part:
-        yield
-        return
-    started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": run.request.model}
+def observe_run(model: str, label: str) -> Generator[Callable[[ResponseRun[Any]], None]]:
+    """Observe a run of a model within the context; `label` is the model's name in metrics. The value reports the ended run."""
+    started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": model}
     metrics.count("interlock_open_streams")
     try:
-        with traces.record(f"{OPERATION} {run.engine.model_label(run.request.model)}", "SERVER", attributes) as span:
-            try:
-                yield
-            finally:
-                if hasattr(run, "driver") and run.driver.ended:
-                    _report(run, started_at, span)
+        with traces.record(f"{OPERATION} {label}", "SERVER", attributes) as span:
+            yield partial(_report, label, started_at, span)
     finally:
         metrics.count("interlock_open_streams", amount=-1)
 
 
-def _report(run: ResponseRun[T], started_at: float, span: traces.Span) -> None:
+def _report(model: str, started_at: float, span: traces.Span, run: ResponseRun[T]) -> None:
     """Report a response that has ended, and began at this time by the monotonic clock."""
-    seconds = monotonic() - started_at
-    driver, model = run.driver, run.engine.model_label(run.request.model)
+    driver, seconds = run.driver, monotonic() - started_at
+    if not driver.ended:
+        return
     response, status, usage = driver.response, driver.status, driver.usage
     reason = _reason(run)
     _log_end(run, reason, seconds, None if run.delivery.first_at is None else run.delivery.first_at - started_at)
@@ -60,6 +55,8 @@ def _report(run: ResponseRun[T], started_at: float, span: traces.Span) -> None:
     labels = (OPERATION, PROVIDER, model)
     if run.progress.first_output_at is not None:
         metrics.observe("gen_ai_server_time_to_first_token_seconds", run.progress.first_output_at - started_at, *labels)
+    for token_seconds in run.progress.token_seconds:
+        metrics.observe("gen_ai_server_time_per_output_token_seconds", token_seconds, *labels)
     metrics.observe("gen_ai_server_request_duration_seconds", seconds, *labels, error_type)
     metrics.count("interlock_responses_total", status, reason, model)
     for kind, amount in driver.event_counts.items():
@@ -70,12 +67,7 @@ def _report(run: ResponseRun[T], started_at: float, span: traces.Span) -> None:
         metrics.count("interlock_tokens_total", "input", model, amount=usage.input_tokens)
         metrics.count("interlock_tokens_total", "output", model, amount=usage.output_tokens)
         span.set({"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens})
-    recoveries: Recoveries | None = getattr(run.generation.parser, "recoveries", None)
-    for (family, kind), amount in (recoveries or {}).items():
-        if family == "responses":
-            metrics.count("interlock_upstream_repairs_total", kind, amount=amount)
-        else:
-            metrics.count("interlock_parser_recoveries_total", family, kind, amount=amount)
+    _count_recoveries(run)
     span.set(
         {
             "gen_ai.response.id": driver.id,
@@ -87,27 +79,22 @@ def _report(run: ResponseRun[T], started_at: float, span: traces.Span) -> None:
         span.fail(error_type)
 
 
+def _count_recoveries(run: ResponseRun[T]) -> None:
+    """Count what the parser has repaired."""
+    recoveries: Recoveries | None = getattr(run.generation.parser, "recoveries", None)
+    for (family, kind), amount in (recoveries or {}).items():
+        if family == "responses":
+            metrics.count("interlock_upstream_repairs_total", kind, amount=amount)
+        else:
+            metrics.count("interlock_parser_recoveries_total", family, kind, amount=amount)
+
+
 def _reason(run: ResponseRun[T]) -> str:
     """Return why a response is incomplete or has failed: the API's reason or an error code; else nothing."""
     response, status = run.driver.response, run.driver.status
     if status == "incomplete":
         return str(members(response["incomplete_details"]).get("reason") or "cut_call")
     return str(members(response["error"]).get("code") or "") if status == "failed" else ""
-
-
-@asynccontextmanager
-async def observe_turn(index: int) -> AsyncGenerator[None]:
-    """Record the span of a turn."""
-    with traces.record("turn", "INTERNAL", {"interlock.turn.index": index}):
-        yield
-
-
-def report_turn(run: ResponseRun[T], first_output_at: float, tokens: int) -> None:
-    """Report a turn that ends now and has so many output tokens; `first_output_at` is by the monotonic clock."""
-    if tokens > 1 and not run.is_part:
-        seconds = monotonic() - first_output_at
-        labels = (OPERATION, PROVIDER, run.engine.model_label(run.request.model))
-        metrics.observe("gen_ai_server_time_per_output_token_seconds", seconds / (tokens - 1), *labels)
 
 
 def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | None) -> None:

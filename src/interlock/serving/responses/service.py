@@ -1,32 +1,39 @@
-"""Turns a request into a run, which resolves the request's conversation and prepares the engine.
+"""Turns a request into a run: its conversation is resolved, and the engine begins and accepts it.
 
 HTTP routes and WebSockets share it. docs/request.md describes the stations of a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
+from interlock.embedding import now, random_id
 from interlock.events.sse import Writer
 from interlock.fsm.deltas import Start
+from interlock.fsm.ids import Clock, Ids
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine, Generation, Turn
 from interlock.serving.engines.generation import Silence, fitting
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
 from interlock.serving.requests.logs import log_with
-from interlock.serving.requests.runtime import Yielder
-from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.requests.runtime import Yielder, is_fault
+from interlock.serving.responses.active_runs import ActiveRuns, Interrupt, NotBegunError
 from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.compaction import needs_compaction, summary_context
+from interlock.serving.responses.context import RequestContext, new_driver
 from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.run import NullWriter, RequestContext, ResponseRun, begin_summary, new_driver
+from interlock.serving.responses.delivery import RunControl
+from interlock.serving.responses.observation import observe_run
+from interlock.serving.responses.run import NullWriter, ResponseRun
 from interlock.serving.responses.sealing import SealingKeys, Seals
+from interlock.serving.responses.turns_table import TurnTrigger
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner
 
@@ -34,6 +41,9 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
 T = TypeVar("T")
+
+NO_RESPONSE: Final = "a request without a response"
+"""The name of a run in the log before it has a response."""
 
 
 @frozen(eq=False)
@@ -45,83 +55,12 @@ class ResponseService:
     tools: ToolRunner | None
     sealing_keys: SealingKeys
     active_runs: ActiveRuns = field(factory=ActiveRuns)
-
-    def begin(
-        self,
-        request: ResponseRequest,
-        tenant: str,
-        writer: Writer[T],
-        *,
-        latest: StoredResponse | None = None,
-        generate: bool = True,
-        connection: HTTPConnection | None = None,
-    ) -> ResponseRun[T]:
-        """Return the run of a request, which does nothing until its `events` are iterated.
-
-        `latest` is the previous response, if the caller has it. Without `generate`, the engine only renders the prompt, or warms
-        its cache if the request wants that. The run refuses the request with:
-
-        - `ApiError`, if the engine refuses it; 400 for an unknown previous response or an input that does not fit; 404 for an
-          unknown conversation or item; 409 if the conversation has another response in progress; 429 if the server has too many;
-        - `StoreDown`, if the store is not available, and the request needs it.
-        """
-        generates = generate and not request.prewarms
-
-        async def resolve(run: ResponseRun[T]) -> None:
-            yielder = Yielder()
-            async with self._hold_lease(run, tenant) as lease:
-                context = await self._resolve(request, tenant, lease=lease, latest=latest, connection=connection)
-                await yielder.checkpoint()
-                generation = await self.engine.begin(context.request, context.items, tenant, connection)
-                run.resources.push_async_callback(generation.close)
-                turn = Turn(context.request, context.model_items, request.max_output_tokens)
-                if not request.background:  # which does not wait for another server that counts
-                    turn = await fitting(generation, turn)
-                settings = await generation.prepare(turn)
-                context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
-                used = generation if generates else self._silence(generation, warms=request.prewarms)
-                run.use(context, used, new_driver(context, used, settings, writer))
-                log_with(response_id=run.driver.id, model=run.request.model)
-
-        tools, archive = self.tools if generates else None, self.archive if request.store else None
-        return ResponseRun(request, self.engine, resolve, self.active_runs, tools or NullTools(), archive, not request.background)
-
-    def _silence(self, generation: Generation, *, warms: bool) -> Generation:
-        """Return a generation without output."""
-        parser = parser_for(self.engine.format, {})
-        return Silence(self.engine, parser, generation.response_id, generation=generation, warms=warms)
-
-    @asynccontextmanager
-    async def _hold_lease(self, run: ResponseRun[T], tenant: str) -> AsyncGenerator[ConversationLease | None]:
-        """Acquire the lease on the conversation of a request, if it names one.
-
-        A run keeps the lease alive until its end; a `BackgroundResponse`, until the last commit.
-        """
-        if run.request.store:
-            self.archive.require_store()
-        conversation_id = run.request.conversation_id
-        if conversation_id is None:
-            yield None
-            return
-        lease = await ConversationLease.acquire(self.archive.store, tenant, conversation_id)
-        async with AsyncExitStack() as undo:
-            if run.request.background:
-                undo.push_async_callback(lease.release)
-            else:
-                await run.resources.enter_async_context(lease.keep_alive(run.interrupt))
-            yield lease
-            undo.pop_all()
-
-    def begin_summary(
-        self, request: ResponseRequest, tenant: str, connection: HTTPConnection | None = None
-    ) -> tuple[ResponseRun[None], Seals]:
-        """Return a run that summarizes the conversation of a request, and the seals for the summary."""
-        resolve = partial(self._resolve, request, tenant, connection=connection)
-        return begin_summary(request, self.engine, resolve, self.active_runs), self._seals(request, tenant)
+    ids: Ids = random_id
+    clock: Clock = now
 
     async def count(self, request: ResponseRequest, tenant: str, connection: HTTPConnection | None = None) -> int:
         """Return the number of tokens in the prompt of a request, and of the tools of its MCP servers; see `begin` for errors."""
-        context = await self._resolve(request, tenant)
+        context = await self.resolve(request, tenant)
         generation = await self.engine.begin(context.request, context.items, tenant, connection)
         try:
             lists = await self._tool_lists(context, generation)
@@ -141,7 +80,7 @@ class ResponseService:
                 driver.feed(step)
         return [item for item in driver.items() if item["type"] == "mcp_list_tools"]
 
-    async def _resolve(
+    async def resolve(
         self,
         request: ResponseRequest,
         tenant: str,
@@ -164,9 +103,151 @@ class ResponseService:
             previous = (latest or await self.archive.previous(tenant, previous_id)).conversation
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
         items = join(previous, request.input, await store.find(tenant, references) if references else {})
-        seals = self._seals(request, tenant)
+        seals = self.seals(request, tenant)
         unsealed, removed = await seals.unseal(items, request.input, self.engine.names)
         return RequestContext(request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection)
 
-    def _seals(self, request: ResponseRequest, tenant: str) -> Seals:
+    def seals(self, request: ResponseRequest, tenant: str) -> Seals:
+        """Return the seals for a response to a request."""
         return Seals(self.sealing_keys, request.model, tenant)
+
+
+@define(eq=False)
+class PendingRun(Generic[T]):
+    """A request whose response has not begun.
+
+    `admitted` refuses it with:
+
+    - `ApiError`, if the engine refuses it; 400 for an unknown previous response or an input that does not fit; 404 for an unknown
+      conversation or item; 409 if the conversation has another response in progress; 429 if the server has too many;
+    - `StoreDown`, if the store is not available, and the request needs it;
+    - an error of a host engine.
+
+    Args:
+        service: The service.
+        request: The request.
+        tenant: The tenant.
+        writer: Writes the events.
+        latest: The previous response, if the caller has it.
+        generates: If not, the engine only renders the prompt, or warms its cache if the request wants that.
+        connection: The client's connection, for a host engine.
+        summarizes: The response is a summary of the request's conversation, instead of an answer to it.
+        is_steered: Returns whether the response should end at the next boundary of its output.
+    """
+
+    service: ResponseService
+    request: ResponseRequest
+    tenant: str
+    writer: Writer[T]
+    latest: StoredResponse | None = field(default=None, kw_only=True)
+    generates: bool = field(default=True, kw_only=True)
+    connection: HTTPConnection | None = field(default=None, kw_only=True)
+    summarizes: bool = field(default=False, kw_only=True)
+    is_steered: Callable[[], bool] = field(default=lambda: False, kw_only=True)
+    control: RunControl = field(factory=RunControl, init=False)
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """Ends the run as soon as possible; see `RunControl.interrupt`."""
+        return self.control.interrupt
+
+    @asynccontextmanager
+    async def admitted(self, shortcut: Shortcut[list[T]] | None = None) -> AsyncGenerator[ResponseRun[T]]:
+        """Return the run of the request once the engine accepts it. It has a slot of the server until the end of the context."""
+        service, model = self.service, self.request.model
+        with (
+            service.active_runs.track(self.interrupt),  # the effects `TAKE` and `FREE`
+            observe_run(model, service.engine.model_label(model)) as report,
+        ):
+            run = await self._admit(shortcut)
+            try:
+                async with run:
+                    yield run
+            finally:
+                report(run)
+
+    async def run_to_end(self) -> ResponseRun[T]:
+        """Make the whole response, and return its run."""
+        async with self.admitted() as run:
+            async for _ in run:
+                pass
+        return run
+
+    async def _admit(self, shortcut: Shortcut[list[T]] | None) -> ResponseRun[T]:
+        """Begin the run, and wait until the engine accepts its first turn, unless the response begins before; or refuse it."""
+        control, resources = self.control, AsyncExitStack()
+        control.turns.fire(TurnTrigger.BEGIN)
+        try:
+            begun = await control.wait(self._begin(resources, shortcut)) if control.goes_on else None
+            if begun is not None:
+                run, trigger = begun
+                await run.fire(trigger)
+                return run
+            refusal: BaseException = NotBegunError.of(control.ending)
+        except BaseException as error:  # noqa: BLE001 - it is raised below, or is of an interruption
+            refusal = error if control.goes_on or not is_fault(error) else NotBegunError.of(control.ending)
+        try:
+            control.turns.fire(TurnTrigger.FAIL)
+            await control.close(resources.aclose, NO_RESPONSE)
+        finally:
+            control.turns.fire(TurnTrigger.LEAVE)
+        raise control.take_exit() or refusal
+
+    async def _begin(self, resources: AsyncExitStack, shortcut: Shortcut[list[T]] | None) -> tuple[ResponseRun[T], TurnTrigger]:
+        """Return the run of the resolved request, and the trigger of its first work, once the engine accepts that."""
+        service, yielder = self.service, Yielder()
+        generates = self.generates and not self.request.prewarms
+        async with AsyncExitStack() as undo:
+            lease = await self._acquire_lease(resources, undo)
+            context = await service.resolve(
+                self.request, self.tenant, lease=lease, latest=self.latest, connection=self.connection
+            )
+            await yielder.checkpoint()
+            if self.summarizes:
+                context = summary_context(context, service.engine)
+            request = context.request
+            runner = service.tools if generates and service.tools is not None and not self.summarizes else NullTools()
+            tools = await resources.enter_async_context(runner.begin(request, context.items, self.tenant))
+            generation = await service.engine.begin(request, context.items, self.tenant, self.connection)
+            resources.push_async_callback(generation.close)
+            turn = Turn(request, context.model_items, request.max_output_tokens)
+            if not request.background:  # which does not wait for another server that counts
+                turn = await fitting(generation, turn)
+            settings = await generation.prepare(turn)
+            context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
+            if not generates:
+                parser = parser_for(service.engine.format, {})
+                warms = request.prewarms
+                generation = Silence(service.engine, parser, generation.response_id, generation=generation, warms=warms)
+            driver = new_driver(context, generation, settings, self.writer, ids=service.ids, clock=service.clock)
+            log_with(response_id=driver.id, model=request.model)
+            archive = service.archive if request.store else None
+            run = ResponseRun(
+                context, service.engine, generation, driver, self.control, resources, tools, archive, self.is_steered, shortcut
+            )
+            if request.background or any(tool.get("type") == "mcp" for tool in request.tools):
+                trigger = TurnTrigger.OPEN
+            elif await needs_compaction(context, generation, turn):
+                trigger = TurnTrigger.COMPACT
+            else:
+                await generation.admit(run.next_turn())
+                trigger = TurnTrigger.PREPARE
+            undo.pop_all()
+        return run, trigger
+
+    async def _acquire_lease(self, resources: AsyncExitStack, undo: AsyncExitStack) -> ConversationLease | None:
+        """Acquire the lease on the conversation of the request, if it names one.
+
+        A run keeps the lease alive until its end; a `BackgroundResponse`, until the last commit.
+        """
+        if self.request.store:
+            self.service.archive.require_store()
+        conversation_id = self.request.conversation_id
+        if conversation_id is None or self.summarizes:
+            return None
+        lease = await ConversationLease.acquire(self.service.archive.store, self.tenant, conversation_id)
+        if self.request.background:
+            undo.push_async_callback(lease.release)
+        else:
+            await resources.enter_async_context(lease.keep_alive(self.interrupt))
+        return lease
