@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from page_changes import ROOT, changed_package, changes, run_tests
 
 PAGE = (ROOT / "docs" / "adding-a-kind.md").read_text("utf-8")
@@ -11,6 +12,7 @@ def test_a_kind_is_added_in_four_files():
     assert len({path for path, _ in changes(PAGE)}) == 4
 
 
+@pytest.mark.long
 def test_the_changes_of_the_page_add_the_kind(tmp_path):
     changed_package(PAGE, tmp_path)
     run_tests("tests/support/memory_call.py", tmp_path)

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from page_changes import ROOT, changed_package, run_tests
 
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
@@ -9,6 +10,7 @@ from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 PAGE = (ROOT / "docs" / "adding-an-upstream.md").read_text("utf-8")
 
 
+@pytest.mark.long
 def test_the_changes_of_the_page_add_the_api(tmp_path):
     changed_package(PAGE, tmp_path, "serving/engines/upstream")
     tests = tmp_path / "test_text_upstream.py"

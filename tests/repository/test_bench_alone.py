@@ -3,8 +3,10 @@
 import json
 
 import bench_alone
+import pytest
 
 
+@pytest.mark.long
 def test_a_short_run_measures_a_gateway_beside_the_forwarder(monkeypatch, tmp_path):
     short = {"GATEWAY_WINDOWS": 1, "GATEWAY_PROBES": 2, "PAUSE": 0, "WINDOW": 0.2, "SETTLE": 0.1, "GATEWAY_RATES": {2: 50}}
     short |= {"SHAPES": dict.fromkeys(bench_alone.SHAPES, 1)}

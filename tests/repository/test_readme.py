@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,9 +47,9 @@ def test_the_server_calculates_what_the_readme_says(url) -> None:
     assert printed(["bash", "-c", example]) == block("text", "python says: 42") == "python says: 42\n"
 
 
-def test_the_openai_example_prints_what_the_readme_says(url) -> None:
-    example = block("python", "OpenAI(").replace("http://127.0.0.1:8000", url)
-    assert printed([sys.executable, "-X", "utf8", "-c", example]) == block("text", "get_weather says")
+def test_the_openai_example_prints_what_the_readme_says(url, capsys) -> None:
+    exec(block("python", "OpenAI(").replace("http://127.0.0.1:8000", url), {})  # noqa: S102 - our own text
+    assert capsys.readouterr().out == block("text", "get_weather says")
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

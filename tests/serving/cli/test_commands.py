@@ -5,20 +5,20 @@ import base64
 import gc
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
-import httpx
 import pytest
 from click.testing import CliRunner
+from live.command import serve_command
 from openai import OpenAI
 
 import interlock
+from interlock.serving import cli
 from interlock.serving.build import build
 from interlock.serving.cli.commands import COMMANDS, app
 from interlock.serving.engines.embedded import EmbeddedEngine
@@ -147,35 +147,17 @@ KEYS = base64.b64encode(bytes(32)).decode()
 
 
 @contextmanager
-def serve_command(*options: object) -> Iterator[str]:
-    """Run the server in its own process, and yield the URL that it prints."""
-    command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *map(str, options)]
-    environment = {"INTERLOCK_KEYS": KEYS, **os.environ}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own command
-        try:
-            yield process.stderr.readline().split()[-1]
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert [process.wait(), *(line for line in process.stderr if not line.startswith("  "))] == [0]
-
-
-def test_serve_prints_its_url_and_ends_at_a_signal() -> None:
-    with serve_command("--model", "m", "--api-key", "k") as url, OpenAI(base_url=url, api_key="k") as client:
-        assert [model.id for model in client.models.list()] == ["m"]
-
-
-def test_view_serves_its_page_until_a_signal() -> None:
-    command = [sys.executable, "-m", "interlock", "view", "--no-open", str(TEXT)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
-        _, address, *_ = process.stderr.readline().split()
-        page = httpx.get(address)
-        process.send_signal(signal.SIGINT)
-        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-        assert [process.wait(), *process.stderr] == [0]
+def api_of(*options: object, **variables: str) -> Iterator[OpenAI]:
+    """Run a server with options and variables, and yield a client of it."""
+    with (
+        serve_command(*options, INTERLOCK_KEYS=KEYS, **variables) as command,
+        OpenAI(base_url=f"{command.url}/v1", api_key="-") as client,
+    ):
+        yield client
 
 
 def test_a_repeated_model_option_adds_a_name() -> None:
-    with serve_command("--model", "tiny", "--model", "gpt-4o") as url, OpenAI(base_url=url, api_key="-") as client:
+    with api_of("--model", "tiny", "--model", "gpt-4o") as client:
         assert [model.id for model in client.models.list()] == ["tiny", "gpt-4o"]
         assert client.responses.create(model="gpt-4o", input="Hi").model == "gpt-4o"
 
@@ -229,7 +211,7 @@ def test_an_application_refuses_an_invalid_key_too() -> None:
 
 
 def test_serve_replays_a_script() -> None:
-    with serve_command("--script", TEXT) as url, OpenAI(base_url=url, api_key="-") as client:
+    with api_of("--script", TEXT) as client:
         assert (
             client.responses.create(model="interlock-script", input="?").output_text
             == (replay_response(read(TEXT))["output"][0]["content"][0]["text"])
@@ -237,7 +219,7 @@ def test_serve_replays_a_script() -> None:
 
 
 def test_serve_writes_the_format_of_a_family() -> None:
-    with serve_command("--family", "qwen3_coder") as url, OpenAI(base_url=url, api_key="-") as client:
+    with api_of("--family", "qwen3_coder") as client:
         output = client.responses.create(
             model="interlock-embedded", input="Which weather is it in: Paris", tools=[WEATHER]
         ).output
@@ -267,13 +249,12 @@ def test_serve_refuses_a_script_beside_an_upstream(tmp_path) -> None:
     assert [(each.exit_code, each.stderr) for each in results] == [(2, message)] * 2
 
 
-def test_serve_runs_code_if_a_setting_says_so(monkeypatch, tmp_path) -> None:
+def test_serve_runs_code_if_a_setting_says_so(tmp_path) -> None:
     config = tmp_path / "interlock.toml"
     config.write_text("[serve]\ncode_interpreter = true\n")
     tool = {"type": "code_interpreter", "container": {"type": "auto"}}
     for options, variable in ((["--code-interpreter"], ""), (["--config", config], ""), ([], "1")):
-        monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", variable)
-        with serve_command(*options) as url, OpenAI(base_url=url, api_key="-") as client:
+        with api_of(*options, INTERLOCK_CODE_INTERPRETER=variable) as client:
             response = client.responses.create(model="interlock-embedded", input="calculate 6 * 7", tools=[tool])
         assert response.output_text.endswith("python says: 42\n")
 
@@ -331,15 +312,6 @@ def test_serve_reports_a_port_in_use() -> None:
     assert result.stderr == f"interlock: 127.0.0.1:{port}: Address already in use; choose another port with --port\n"
 
 
-def test_a_closed_pipe_is_not_an_error() -> None:
-    command = [sys.executable, "-m", "interlock", "replay", str(RECORDINGS / "logprobs.jsonl")]
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
-    os.close(writing)
-    assert done.stderr == b""
-
-
 @pytest.mark.parametrize("wanted", ["-h", "--help"])
 def test_the_help_lists_each_command_with_a_whole_sentence_and_has_no_boxes(wanted) -> None:
     text = run(wanted).output
@@ -360,15 +332,19 @@ def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
     assert [line for line in examples if f"interlock {command}" not in line] == []
 
 
-def test_shell_completion_completes_a_command() -> None:
-    environment = {**os.environ, "_INTERLOCK_COMPLETE": "bash_complete", "COMP_WORDS": "interlock di", "COMP_CWORD": "1"}
-    program = "from interlock.serving.cli.commands import app; app(prog_name='interlock')"
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
-    assert done.stdout.split() == ["plain,diagram"]
+def test_shell_completion_completes_a_command(monkeypatch) -> None:
+    for name, value in {"_INTERLOCK_COMPLETE": "bash_complete", "COMP_WORDS": "interlock di", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert CliRunner().invoke(app, prog_name="interlock").stdout.split() == ["plain,diagram"]
 
 
-@pytest.mark.parametrize(("arguments", "shell"), [(["zsh"], "zsh"), ([], "fish")])
-def test_the_completion_of_a_shell_is_printed(arguments, shell) -> None:
-    command = [sys.executable, "-m", "interlock", "--show-completion", *arguments]
-    done = subprocess.run(command, env={**os.environ, "SHELL": "/usr/bin/fish"}, capture_output=True, text=True, check=True)  # noqa: S603
-    assert f"_INTERLOCK_COMPLETE={shell}_complete" in done.stdout
+def test_the_completion_of_a_shell_is_printed() -> None:
+    assert "_INTERLOCK_COMPLETE=zsh_complete" in run("--show-completion", "zsh").stdout
+
+
+def test_the_completion_is_by_default_for_the_users_shell(monkeypatch) -> None:
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    monkeypatch.setattr(cli, "commands", cli.commands)
+    monkeypatch.delitem(sys.modules, "interlock.serving.cli.commands")
+    own = import_module("interlock.serving.cli.commands").app
+    assert "_INTERLOCK_COMPLETE=fish_complete" in CliRunner().invoke(own, ["--show-completion"]).stdout

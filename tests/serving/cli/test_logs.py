@@ -96,7 +96,7 @@ def test_the_lines_of_a_gateway_name_its_upstream_and_never_content_or_keys() ->
         "upstream": f"{upstream.url}/v1",
         "tenant": "34e92212e0f81f5a",
     }
-    lines = responses(objects(command.lines))
+    lines = [line for line in responses(objects(command.lines)) if "upstream" in line]  # both servers log in this process
     tokens = {line.pop("input_tokens") for line in lines} | {line.pop("output_tokens") for line in lines}
     assert min(tokens) > 0
     whole = {**common, "status": "completed", "items": 2}

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import subprocess
 import sys
 from functools import partial
 
@@ -25,10 +24,10 @@ HOLDS = Proof(1, 2, 3, 4, 5, {"response": Coverage(10, ())}, None, ())
 
 @pytest.fixture
 def run(monkeypatch):
-    def run(*arguments, result=None):
+    def run(*arguments, result=None, invoke=None):
         stub = partial(prove, kinds=("function_call",)) if result is None else lambda **_: result
         monkeypatch.setattr(proof, "prove", stub)
-        return CliRunner().invoke(app, ["verify", *arguments])
+        return (invoke or partial(CliRunner().invoke, app))(["verify", *arguments])
 
     return run
 
@@ -36,7 +35,7 @@ def run(monkeypatch):
 def test_a_proof_that_holds_gives_its_figures(run):
     result = run()
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0
+    assert (result.exit_code, result.stderr) == (0, "")  # progress is for terminals
     assert lines[0].split() == ["lifecycle", "edges", "fired", "never", "fired"]
     assert [line.split() for line in lines[1:3]] == [["response", "12", "12"], ["function_call", "4", "4"]]
     assert [line.split() for line in lines[3:6]] == [["turns", "52", "52"], ["background", "28", "28"], ["stored", "32", "32"]]
@@ -107,24 +106,13 @@ def test_a_failed_walk_is_reported(run, monkeypatch):
     assert json.loads(run("--json", result=HOLDS).stdout)["holds"] is False
 
 
-PROGRAM = """
-from functools import partial
-from interlock.verify import proof
-from interlock.serving.cli.commands import app
-proof.prove = partial(proof.prove, kinds=("function_call",))
-app(["verify"], prog_name="interlock")
-"""
-
-
-def test_only_a_terminal_shows_progress() -> None:
+def test_a_terminal_shows_progress(run, monkeypatch, capfd) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     terminal, end = pty.openpty()
-    arguments = [sys.executable, "-c", PROGRAM]
-    environment = {**os.environ, "TERM": "xterm"}
-    for stderr in (end, subprocess.PIPE):
-        done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=stderr, env=environment, check=True)  # noqa: S603 - our own
-        assert done.stdout.splitlines()[-1] == b"every stream is legal, and every edge fired"
-        assert not done.stderr
-    os.close(end)
+    with os.fdopen(end, "w") as error:
+        monkeypatch.setattr(sys, "stderr", error)
+        run(invoke=partial(app, standalone_mode=False))
+    assert capfd.readouterr().out.splitlines()[-1] == "every stream is legal, and every edge fired"
     output = os.read(terminal, 10_000)
     os.close(terminal)
     assert b"Exploring the driver" in output

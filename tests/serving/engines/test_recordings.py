@@ -1,9 +1,7 @@
 """Every recording of the repository replays to a legal stream, the same for any chunks and without streaming."""
 
 import json
-import os
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -79,8 +77,7 @@ def test_the_recordings_have_each_final_status() -> None:
 
 @pytest.mark.parametrize("folder", [FOLDER, FOLDER / "recovery"], ids=["recordings", "recovery"])
 def test_the_script_writes_the_committed_recordings(folder, tmp_path) -> None:
-    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "support")}  # for the cases of recovery
-    subprocess.run([sys.executable, folder / "make.py", tmp_path], check=True, env=path)  # noqa: S603 - our own script
+    runpy.run_path(str(folder / "make.py"))["main"](tmp_path)
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert written == {path.name: path.read_text() for path in folder.iterdir() if path.suffix in {".jsonl", ".md"}}
 

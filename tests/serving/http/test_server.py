@@ -1,11 +1,7 @@
 """A server starts, says where it is, and ends without cutting a stream."""
 
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -109,21 +105,3 @@ def test_a_connection_sends_each_write_at_once() -> None:
         connection, _ = listening.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_serves_until_a_signal_and_ends_open_streams(sent) -> None:
-    command = [sys.executable, "-m", "interlock", "serve", "--port", "0", "--rate", "20"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own
-        line = process.stderr.readline()
-        url, model = re.search(r"http://\S+(?=/v1)", line)[0], re.search(r"interlock-\w+", line)[0]
-        with httpx.stream("POST", f"{url}/v1/responses", json={**STREAM, "model": model}) as answer:
-            pieces = answer.iter_bytes()
-            first = next(pieces)
-            process.send_signal(sent)
-            events = bodies(first + b"".join(pieces))
-        rest = process.stderr.read()
-    assert events[-1]["type"] == "response.failed"
-    assert process.returncode in {0, -sent}
-    assert "Traceback" not in rest

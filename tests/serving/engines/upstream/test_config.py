@@ -1,10 +1,10 @@
 """Upstreams from options, the environment and a TOML file; every error names the file, the key and what is wrong."""
 
 import json
+import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,7 +26,6 @@ from interlock.serving.http import server
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.settings import SettingsError, UpstreamSettings, options, read_settings, variable
 
-INTERLOCK = str(Path(sys.executable).with_name("interlock"))
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "gateway"
 PAGE = ROOT / "docs" / "gateway.md"
@@ -213,29 +212,6 @@ def test_a_single_upstream_receives_names_that_it_does_not_list(serve):
     assert upstream.bodies[0]["model"] == "anything"
 
 
-PROGRAM = """
-import atexit, sys
-from interlock.serving.cli.main import main
-atexit.register(lambda: print("loaded", *sys.modules, file=sys.stderr, flush=True))
-sys.argv = ["interlock", *sys.argv[1:]]
-main()
-"""
-
-
-def test_a_gateway_loads_no_vocabulary_no_mcp_and_no_embedded_model():
-    with serve_upstream(ScriptedUpstream([GOOD])) as url:
-        command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0", "--upstream", url]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
-            base = process.stderr.readline().split()[-1].removesuffix("/v1")
-            assert ask(base, "m").json()["status"] == "completed"
-            process.send_signal(signal.SIGINT)
-            modules = set(process.stderr.read().rpartition("loaded")[2].split())
-    assert "interlock.serving.engines.upstream.chat_upstream" in modules
-    heavy = {"openai", "openai_harmony", "mcp", "mcp_types", "httpx", "pydantic", "interlock.serving.engines.embedded"}
-    heavy |= {"interlock.parsers.harmony", "interlock.parsers.families", "interlock.serving.engines.recordings"}
-    assert modules & heavy == set()
-
-
 CLIENT = """
 import json, os, sys, urllib.request
 url, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
@@ -247,23 +223,37 @@ sys.exit(7)
 """
 
 
-def running(url, *command, **environment):
-    arguments = [INTERLOCK, "run", "--upstream", url, *command]
-    return subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, **environment})  # noqa: S603
+@pytest.fixture
+def interlock_run(monkeypatch, capfd):
+    """Runs `interlock run` in this process, with variables, and returns its status and its output."""
+
+    def run(*arguments, **variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            with pytest.raises(SystemExit) as ended:
+                app(["run", *map(str, arguments)], standalone_mode=False)
+        finally:
+            logging.disable(logging.NOTSET)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return ended.value.code, *capfd.readouterr()
+
+    return run
 
 
-def test_interlock_run_exits_with_the_status_of_its_client():
+def test_interlock_run_exits_with_the_status_of_its_client(interlock_run):
     with serve_upstream(ScriptedUpstream([GOOD])) as url:
-        done = running(url, "--", sys.executable, "-c", CLIENT, "--flag")
-    assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
+        done = interlock_run("--upstream", url, "--", sys.executable, "-c", CLIENT, "--flag")
+    assert done == (7, "Yes. --flag\n", "")
 
 
-def test_interlock_run_ignores_the_serve_table_of_a_file(tmp_path):
+def test_interlock_run_ignores_the_serve_table_of_a_file(tmp_path, interlock_run):
     with serve_upstream(ScriptedUpstream([GOOD])) as url:
         path = written(tmp_path, f'[serve]\nport = 8080\nmodel = ["x"]\n\n[[upstream]]\nurl = "{url}"\n')
-        arguments = [INTERLOCK, "run", "--config", path, "--", sys.executable, "-c", CLIENT, "--flag"]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603
-    assert (done.stdout, done.returncode) == ("Yes. --flag\n", 7)
+        done = interlock_run("--config", path, "--", sys.executable, "-c", CLIENT, "--flag")
+    assert done == (7, "Yes. --flag\n", "")
 
 
 CODEX = """
@@ -273,21 +263,15 @@ print(json.dumps([sys.argv[1:], json.load(open(path))]))
 """
 
 
-def test_codex_gets_its_configuration_as_arguments_and_its_catalogue_as_a_file(tmp_path):
+def test_codex_gets_its_configuration_as_arguments_and_its_catalogue_as_a_file(tmp_path, interlock_run):
     program = tmp_path / "codex"
     program.write_text(f"#!{sys.executable}\n{CODEX}")
     program.chmod(0o755)
     with serve_upstream(ScriptedUpstream([GOOD], ("tiny",))) as url:
         path = written(tmp_path, f'[[upstream]]\nurl = "{url}"\nfacts.tiny.window = 40000\nfacts.new.window = 50000\n')
         options = ["--config", path, "codex", "--model", "new", "--", "exec", "--json"]
-        done = subprocess.run(  # noqa: S603 - our own command
-            [INTERLOCK, "run", *options],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        )
-    arguments, catalog = json.loads(done.stdout)
+        _, output, _ = interlock_run(*options, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    arguments, catalog = json.loads(output)
     values = dict(text.split("=", 1) for text in arguments if "=" in text)
     base_url, models = (json.loads(values[name]) for name in ("model_providers.interlock.base_url", "model_catalog_json"))
     served = ServedModel(base_url.removesuffix("/v1"), "", "new", 50_000, Path(models))
@@ -314,7 +298,7 @@ print(json.dumps([answer["content"], sys.argv[1:], variables]))
 @pytest.mark.parametrize(
     ("listed", "window"), [({}, None), ({"max_model_len": 40_000}, 40_000), ({"context_length": 256_000}, 256_000)]
 )
-def test_claude_code_gets_its_configuration_as_variables(tmp_path, listed, window):
+def test_claude_code_gets_its_configuration_as_variables(tmp_path, interlock_run, listed, window):
     program = tmp_path / "claude"
     program.write_text(f"#!{sys.executable}\n{CLAUDE}")
     program.chmod(0o755)
@@ -325,8 +309,8 @@ def test_claude_code_gets_its_configuration_as_variables(tmp_path, listed, windo
     inherited = {name: text for name, text in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_"))}
     own = {**inherited, "ANTHROPIC_API_KEY": "the user's", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with serve_upstream(ScriptedUpstream([GOOD], listing=listing)) as url:
-        done = running(url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
-    content, arguments, variables = json.loads(done.stdout)
+        _, output, _ = interlock_run("--upstream", url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
+    content, arguments, variables = json.loads(output)
     served = ServedModel(variables["ANTHROPIC_BASE_URL"], variables["ANTHROPIC_AUTH_TOKEN"], "tiny", window)
     assert (content, arguments) == ([{"type": "text", "text": "Yes.", "citations": None}], ["-p", "Hi"])
     assert variables == {**inherited, **configure_claude(served).variables}
@@ -370,7 +354,7 @@ class Proxy(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(("direct", "passed"), [("", "127.0.0.1"), ("a.example", "a.example,127.0.0.1")])
-def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch, direct, passed):
+def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch, interlock_run, direct, passed):
     program = tmp_path / "codex"
     monkeypatch.setattr(Proxy, "requests", [])
     program.write_text(f"#!{sys.executable}\n{CLIENT}".replace("*sys.argv[1:]", 'os.environ["no_proxy"]'))
@@ -379,15 +363,15 @@ def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch,
         Thread(target=proxy.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{proxy.server_port}"
         environment = {"http_proxy": address, "no_proxy": direct, "NO_PROXY": direct, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = running("http://a.test", "codex", **environment)
+        done = interlock_run("--upstream", "http://a.test", "codex", **environment)
         proxy.shutdown()
-    assert (done.stdout, done.returncode) == (f"Yes. {passed}\n", 7), done.stderr
+    assert done[:2] == (7, f"Yes. {passed}\n")
     assert Proxy.requests == [(f"http://a.test/v1/{path}", None) for path in ("models", "chat/completions")]
 
 
-def test_interlock_run_reports_a_missing_command_or_upstream():
-    with serve_upstream(ScriptedUpstream([GOOD], ())) as url:
-        assert running(url, "no-such-command").stderr == "interlock: no-such-command: command not found\n"
+def test_interlock_run_reports_a_missing_command_or_upstream(interlock_run):
+    missing = interlock_run("--upstream", "http://a.test", "no-such-command")
+    assert missing == (127, "", "interlock: no-such-command: command not found\n")
     result = CliRunner().invoke(app, ["run", "codex"])
     assert "name a server: --upstream URL, or --config FILE" in result.output
 

@@ -1,10 +1,7 @@
-"""A command ends with a message and never a traceback if it cannot write, is interrupted, or reads from a slow server."""
+"""A command ends with a message if it reads from a slow server, or from what is no stream."""
 
 import json
-import signal
 import socketserver
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -16,45 +13,12 @@ from click.testing import CliRunner
 from interlock.serving.cli.commands import app
 
 ROOT = Path(__file__).parents[3]
-TEXT = ROOT / "recordings" / "text.jsonl"
 LEGAL = ROOT / "tests" / "corpus" / "legal" / "message.sse"
-INTERLOCK = [sys.executable, "-m", "interlock"]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
 def run(*arguments, **options):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False, **options)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "replay {0} --stream",
-        "replay {0} --no-stream",
-        "check {1}",
-        "check {1} --json",
-        "check --explain R10",
-        "diagram",
-        "--help",
-    ],
-)
-def test_an_output_that_cannot_be_written_ends_a_command(command) -> None:
-    arguments = command.format(TEXT, LEGAL).split()
-    with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run([*INTERLOCK, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)  # noqa: S603
-    assert (ended.returncode, ended.stderr) == (2, b"interlock: No space left on device\n")
-
-
-def test_a_command_ends_without_a_traceback_if_no_stream_can_be_written() -> None:
-    with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run([*INTERLOCK, "check", str(LEGAL)], stdout=full, stderr=full, check=False)  # noqa: S603
-    assert ended.returncode == 2
-
-
-def test_a_command_with_closed_output_has_its_usual_status() -> None:
-    script = f"{sys.executable} -m interlock replay {TEXT} >&-"
-    ended = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, check=False)  # noqa: S603
-    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 @contextmanager
@@ -133,33 +97,6 @@ def test_an_invalid_url_is_refused(source) -> None:
 def test_a_name_that_is_too_long_is_refused() -> None:
     result = run("check", "a" * 5000)
     assert (result.exit_code, result.stderr) == (2, f"interlock: {'a' * 5000}: File name too long\n")
-
-
-@pytest.mark.parametrize("times", [1, 2, 5])
-def test_ctrl_c_ends_a_command_that_waits_however_often(times) -> None:
-    with (
-        serving(silent) as (url, connected),
-        subprocess.Popen([*INTERLOCK, "check", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,  # noqa: S603
-    ):
-        assert connected.wait(60)
-        for _ in range(times):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.02)
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert (output, errors.strip()) in {(b"", b""), (b"", b"Aborted!"), (b"", b"Aborted.")}
-
-
-@pytest.mark.parametrize("times", [1, 2, 5])
-def test_ctrl_c_ends_a_server_however_often(times) -> None:
-    with subprocess.Popen([*INTERLOCK, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603
-        banner = [process.stderr.readline() for _ in range(5)]
-        assert (banner[0][:8], banner[-1]) == (b"Serving ", b"  API keys: none\n")
-        for _ in range(times):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.02)
-        output, errors = process.communicate(timeout=60)
-    assert (output, errors) == (b"", b"")
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
