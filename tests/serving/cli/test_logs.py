@@ -100,7 +100,7 @@ def test_the_lines_of_a_gateway_name_its_upstream_and_never_content_or_keys() ->
     tokens = {line.pop("input_tokens") for line in lines} | {line.pop("output_tokens") for line in lines}
     assert min(tokens) > 0
     whole = {**common, "status": "completed", "items": 2}
-    cut = {**common, "status": "incomplete", "reason": "max_output_tokens", "items": 1}
+    cut = {**common, "status": "incomplete", "reason": "max_output_tokens", "items": 2}
     assert lines == [whole, cut, whole, whole, whole]
     text = "\n".join(command.lines)
     assert [secret for secret in (SENTENCE, "secret", "key one", "key two", "upstream key") if secret in text] == []
