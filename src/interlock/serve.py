@@ -2,11 +2,11 @@
 
 try:
     from interlock.serving.build import build
-    from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
+    from interlock.serving.engines.engine import Engine, EngineOutput, Turn
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
     from interlock.serving.requests.input_items import text_of
-    from interlock.serving.settings import Settings, SettingsError
+    from interlock.serving.settings import ModelFacts, Settings, SettingsError
     from interlock.serving.store import open_store
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

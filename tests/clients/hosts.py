@@ -17,12 +17,12 @@ from live.engines import prompt_text, steps
 from interlock.parsers.families.reference_encoders import encode
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.engines.engine import Engine, ModelFacts
+from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
-from interlock.serving.settings import Settings, UpstreamSettings
+from interlock.serving.settings import ModelFacts, Settings, UpstreamSettings
 
 ROOT = Path(__file__).parents[2]
 VLLM = ROOT / "tests" / "real_vllm"

@@ -16,8 +16,8 @@ from clients.running import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
 from interlock.serving.engines.embedded import MODEL
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.harmony_tokens import encoding
+from interlock.serving.settings import ModelFacts
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]

@@ -49,7 +49,7 @@ ENVIRONMENT: Final = {
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
     "OTEL_BSP_SCHEDULE_DELAY": "100",  # milliseconds between two exports of spans
     "INTERLOCK_TOOL_TIMEOUT": "8",
-    "INTERLOCK_ALLOW_MCP_HOSTS": "localhost",
+    "INTERLOCK_ALLOW_MCP_HOST": "localhost",
 }
 FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
 DEVICES: Final = {

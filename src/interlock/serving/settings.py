@@ -20,7 +20,6 @@ from msgspec import Meta, Struct, inspect, structs
 
 from interlock.events.dialects import DialectName
 from interlock.fsm.errors import InterlockError
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.requests.logs import LogFormat
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS
 
@@ -81,6 +80,23 @@ def variable(name: str) -> str:
 def flag(name: str) -> str:
     """Return the option of a field."""
     return f"--{name.replace('_', '-')}"
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a server knows of a model, such as from the list of an upstream; None is unknown.
+
+    `window` is the most tokens of a prompt and its output together. `efforts` are the reasoning efforts that a request may name,
+    and `modalities` the kinds of input.
+    """
+
+    window: Annotated[int, Meta(ge=1)] | None = None
+    efforts: list[str] | None = None
+    modalities: list[Literal["text", "image", "audio"]] | None = None
+
+    def fill_from(self, other: ModelFacts) -> ModelFacts:
+        """Return these facts, with those of another source where these are unknown."""
+        facts = {name: getattr(self, name) for name in self.__struct_fields__}
+        return ModelFacts(**{name: getattr(other, name) if fact is None else fact for name, fact in facts.items()})
 
 
 class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

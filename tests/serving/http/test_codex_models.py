@@ -5,8 +5,8 @@ import pytest
 from live.engines import StagedEngine
 
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.http.codex_models import INSTRUCTIONS, codex_model
+from interlock.serving.settings import ModelFacts
 
 UNKNOWN = {
     "slug": "m",

@@ -108,7 +108,7 @@ def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypat
 WITHOUT_APSW = """
 import sys
 sys.modules["apsw"] = None
-import interlock.serving.http.app, interlock.serving.http.plugin
+import interlock.serving.http.app, interlock.serving.engines.vllm.plugin
 from interlock.serving.store import StoreUnusable, open_store
 try:
     open_store()

@@ -5,7 +5,7 @@ import contextlib
 import fake_vllm as fake
 import httpx
 
-from interlock.serving.http.plugin import InterlockPlugin
+from interlock.serving.engines.vllm.plugin import InterlockPlugin
 
 ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
 BODY = {"model": "m", "input": "Hi", "request_id": "resp_1"}

@@ -16,7 +16,7 @@ from attrs.validators import ge
 
 from interlock.events.json import elements, members
 from interlock.parsers import Format, Tagged
-from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
+from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.example_values import arguments_for, example
 from interlock.serving.engines.prompt import (
     CONTEXT,
@@ -32,6 +32,7 @@ from interlock.serving.engines.script import Call, ScriptStep
 from interlock.serving.engines.scripted_engine import play, write_step
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.tool_offer import HOSTED_CALLS
+from interlock.serving.settings import ModelFacts
 
 MODEL: Final = "interlock-embedded"
 

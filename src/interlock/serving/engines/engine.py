@@ -10,15 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
-from msgspec import Meta, Struct
 
 from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason, Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
 from interlock.serving.metrics import OTHER
+from interlock.serving.settings import ModelFacts
 
 if TYPE_CHECKING:  # the command line reads recordings without importing request validation
     from starlette.requests import HTTPConnection
@@ -64,23 +64,6 @@ class Turn:
     items: Sequence[Mapping[str, object]] = field(converter=tuple[Mapping[str, object], ...])
     budget: int | None = None
     index: int = field(default=0, kw_only=True)
-
-
-class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a server knows of a model, such as from the list of an upstream; None is unknown.
-
-    `window` is the most tokens of a prompt and its output together. `efforts` are the reasoning efforts that a request may name,
-    and `modalities` the kinds of input.
-    """
-
-    window: Annotated[int, Meta(ge=1)] | None = None
-    efforts: list[str] | None = None
-    modalities: list[Literal["text", "image", "audio"]] | None = None
-
-    def fill_from(self, other: ModelFacts) -> ModelFacts:
-        """Return these facts, with those of another source where these are unknown."""
-        facts = {name: getattr(self, name) for name in self.__struct_fields__}
-        return ModelFacts(**{name: getattr(other, name) if fact is None else fact for name, fact in facts.items()})
 
 
 class Engine(ABC):

@@ -22,5 +22,4 @@ server            the server process, in the foreground or in a thread
 server_table      a server, from its start to its last connection, as a table
 workers           several server processes behind one port, and their supervisor
 worker_table      one of several server processes, as a table
-plugin            the vLLM plugin, which puts the routes in front of vLLM's
 """

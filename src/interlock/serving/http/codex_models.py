@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.serving.engines.engine import ModelFacts
+from interlock.serving.settings import ModelFacts
 
 EFFORTS: Final = {
     "none": "No reasoning",

@@ -19,12 +19,11 @@ from live.upstream import Reply, ScriptedUpstream, serve_upstream, stream
 
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.run_client import ServedModel, configure_claude, configure_codex
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of, upstreams_of
 from interlock.serving.http import server
 from interlock.serving.http.codex_models import codex_model
-from interlock.serving.settings import SettingsError, UpstreamSettings, options, read_settings, variable
+from interlock.serving.settings import ModelFacts, SettingsError, UpstreamSettings, options, read_settings, variable
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "gateway"

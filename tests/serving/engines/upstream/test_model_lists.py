@@ -10,12 +10,11 @@ import pytest
 from live.chunk_shapes import chunk
 from live.upstream import Reply, ScriptedUpstream, failure, gateway, serve_upstream, stream
 
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream import model_list
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.codex_models import codex_model
-from interlock.serving.settings import UpstreamSettings
+from interlock.serving.settings import ModelFacts, UpstreamSettings
 
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 PATIENCE = 20  # seconds, less than a hung upstream may take to list its models

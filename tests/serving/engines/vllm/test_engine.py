@@ -17,9 +17,10 @@ from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fail, Run, Succeed
 from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.vllm import plugin
 from interlock.serving.engines.vllm.vllm_engine import VllmEngine
-from interlock.serving.http import plugin
 from interlock.serving.responses.run import INTERNAL_ERROR
+from interlock.serving.settings import Settings, read_settings
 from interlock.serving.tools.code_interpreter import CodeInterpreter
 from interlock.verify.oracle import check
 
@@ -118,7 +119,7 @@ class Tools(ScriptedTools):
 
 
 def host(monkeypatch, say):
-    monkeypatch.setattr(plugin, "_tools", lambda _: Tools(say))
+    monkeypatch.setattr(plugin, "_tools", lambda *_: Tools(say))
 
 
 @pytest.fixture
@@ -450,7 +451,6 @@ KEYS = SimpleNamespace(api_key=["one", "two"])
         ("tenant", KEYS, {"one": True, "two": False, "other": True}),
         ("key", KEYS, {"one": True, "two": False, "other": False}),
         ("none", KEYS, {"one": True, "two": True, "other": True}),
-        ("klingon", None, {"one": True, "two": True, "other": True}),
     ],
 )
 def test_sharing_of_the_prefix_cache_is_a_setting(monkeypatch, setting, args, shared):
@@ -479,19 +479,19 @@ def test_a_failed_tool_is_a_failed_item_and_the_model_continues(monkeypatch):
 
 
 def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_hosts_that_are_allowed(monkeypatch, caplog):
-    monkeypatch.setenv("INTERLOCK_ALLOW_MCP_HOSTS", "localhost, mcp.example.com")
+    monkeypatch.setenv("INTERLOCK_ALLOW_MCP_HOST", "localhost, mcp.example.com")
     urls = {"python": "http://a/sse", "browser": "http://b/sse", "container": "http://c/sse", "other": "http://d/sse"}
-    tools = plugin._tools(Serving(urls=urls))
+    tools = plugin._tools(read_settings(), Serving(urls=urls))
     assert tools.hosted == {"code_interpreter": "http://a/sse", "web_search": "http://b/sse", "container": "http://c/sse"}
     assert tools.policy.hosts == {"localhost", "mcp.example.com"}
-    plugin._tools(Serving(urls={"other": "http://d/sse"}))
+    plugin._tools(Settings(), Serving(urls={"other": "http://d/sse"}))
     assert caplog.messages == ["no server of --tool-server has a tool that Interlock can call (python, browser, container)"]
 
 
 def test_the_interpreter_is_a_tool_of_the_plugin_that_vllm_describes_to_gpt_oss(monkeypatch):
     monkeypatch.setenv("INTERLOCK_CODE_INTERPRETER", "1")
     serving = Serving()
-    tools = plugin._tools(serving)
+    tools = plugin._tools(read_settings(), serving)
     interpreter = tools.hosted["code_interpreter"]
     assert tools.descriptions == {"code_interpreter": interpreter.description}
     described = serving.tool_server
@@ -503,7 +503,7 @@ def test_the_interpreter_is_a_tool_of_the_plugin_that_vllm_describes_to_gpt_oss(
 def test_the_web_search_is_a_tool_of_the_plugin_that_vllm_describes_to_gpt_oss(monkeypatch):
     monkeypatch.setenv("INTERLOCK_WEB_SEARCH", "searxng=http://127.0.0.1:1")
     serving = Serving()
-    tools = plugin._tools(serving)
+    tools = plugin._tools(read_settings(), serving)
     assert (tools.hosted["web_search"].url, tools.descriptions) == ("http://127.0.0.1:1", {"web_search": ""})
     namespace = serving.tool_server.get_tool_description("browser")
     assert (namespace.name, [tool.name for tool in namespace.tools]) == ("browser", ["search", "open", "find"])
@@ -514,7 +514,7 @@ def test_tools_of_vllms_flag_stay_beside_the_interpreter(monkeypatch):
     serving = Serving(urls={"python": "http://a/sse", "container": "http://c/sse"})
     serving.tool_server.has_tool = {"container"}.__contains__
     serving.tool_server.get_tool_description = lambda name, _allowed: f"the {name}"
-    tools = plugin._tools(serving)
+    tools = plugin._tools(read_settings(), serving)
     assert (type(tools.hosted["code_interpreter"]), tools.hosted["container"]) == (CodeInterpreter, "http://c/sse")
     assert serving.tool_server.has_tool("container")
     assert serving.tool_server.get_tool_description("container") == "the container"
@@ -553,7 +553,7 @@ def test_a_call_may_be_required_before_the_tools_of_its_server_are_listed(monkey
     call = "shop__echo <|constrain|>json<|message|>{}<|call|>"
     serving = Serving(fake.HarmonyContext, outputs(call), outputs(ANSWER))
     with running(plain()) as base:
-        monkeypatch.setattr(plugin, "_tools", lambda _: servers())
+        monkeypatch.setattr(plugin, "_tools", lambda *_: servers())
         response = response_of(serving, tools=[mcp(f"{base}/mcp")], tool_choice=choice)
     assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "message"]
     chosen = [(request.tool_choice, [tool["name"] for tool in request.tools]) for request in serving.requests]

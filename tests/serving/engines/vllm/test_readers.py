@@ -12,7 +12,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.parsers.families import family
 from interlock.serving.engines.vllm import readers
 from interlock.serving.engines.vllm.compat import VllmCall, response_template
-from interlock.serving.engines.vllm.readers import FORCED, FamilyReader, configure, specials
+from interlock.serving.engines.vllm.readers import FamilyReader, configure, specials
 
 HERMES = family("hermes", "qwen3")
 TOOLS = {"tools": [{"type": "function", "name": "f"}]}
@@ -148,11 +148,6 @@ def test_the_checkpoints_template_is_used_only_if_the_flags_name_it():
 )
 def test_the_template_comes_from_the_tokenizer(tokenizer, expected):
     assert response_template(SimpleNamespace(renderer=SimpleNamespace(tokenizer=tokenizer))) is expected
-
-
-def test_vllms_parsers_can_be_forced(monkeypatch):
-    monkeypatch.setenv(FORCED, "vllm")
-    assert configure(SimpleNamespace(tool_call_parser="hermes", enable_auto_tool_choice=True)) is None
 
 
 @pytest.mark.parametrize("added", [True, False])

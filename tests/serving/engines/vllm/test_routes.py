@@ -6,6 +6,7 @@ import functools
 import gzip
 import json
 import logging
+import re
 import sys
 import zlib
 from types import SimpleNamespace
@@ -21,11 +22,11 @@ from starlette.responses import JSONResponse
 
 import interlock
 from interlock.judges.dialect_rules import check_messages
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.vllm import compat
-from interlock.serving.http import plugin as plugin_module
+from interlock.serving.engines.vllm import plugin as plugin_module
+from interlock.serving.engines.vllm.plugin import InterlockPlugin
 from interlock.serving.http.codex_models import codex_model
-from interlock.serving.http.plugin import InterlockPlugin
+from interlock.serving.settings import ModelFacts
 from interlock.verify.oracle import check
 
 pytestmark = pytest.mark.usefixtures("vllm")
@@ -80,15 +81,14 @@ def test_the_list_of_models_is_vllms_with_the_catalogue_of_codex(context_type, m
     assert models == [codex_model(name, facts, index) for index, name in enumerate(["m", "adapter"])]
 
 
-def test_messages_and_chat_completions_are_served_if_the_environment_names_them(monkeypatch, caplog):
-    monkeypatch.setenv("INTERLOCK_DIALECTS", "messages, chat, odd")
+def test_messages_and_chat_completions_are_served_if_the_environment_names_them(monkeypatch):
+    monkeypatch.setenv("INTERLOCK_DIALECTS", "messages, chat")
     fields = {"messages": [{"role": "user", "content": "Hi"}], "input": None}
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/messages", **fields, max_tokens=50, stream=True)
     bodies = [json.loads(frame.partition("data: ")[2]) for frame in answer.text.split("\n\n") if frame]
     assert (answer.status_code, check_messages(bodies)) == (200, [])
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/chat/completions", **fields)
     assert answer.json()["choices"][0]["message"]["content"] == "Hello there."
-    assert "INTERLOCK_DIALECTS must have only responses, messages, chat, not 'odd'" in caplog.messages
     refused = ask(Serving(fake.HarmonyContext), "/v1/messages", **fields)
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
 
@@ -433,9 +433,9 @@ def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch):
     assert not hasattr(sys.modules[compat.HY_V4], compat.HY_V4_TOOLS)
 
 
-@pytest.mark.parametrize("broken", ["mount", "Archive"])
+@pytest.mark.parametrize("broken", ["mount", "build"])
 def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise RuntimeError("it is built otherwise")
 
     monkeypatch.setattr(plugin_module, broken, refuse)
@@ -444,16 +444,55 @@ def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplo
     assert line.endswith("own /v1/responses in place: RuntimeError('it is built otherwise').")
 
 
-@pytest.mark.parametrize(("value", "timeout"), [(None, 120.0), ("7.5", 7.5), ("soon", 120.0)])
+@pytest.mark.parametrize(("value", "timeout"), [(None, 120.0), ("7.5", 7.5)])
 def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, value, timeout):
     if value is not None:
-        monkeypatch.setenv(plugin_module.TOOL_TIMEOUT, value)
+        monkeypatch.setenv("INTERLOCK_TOOL_TIMEOUT", value)
 
     async def asking():
         async with client_of(Serving()) as client:
             return client.app.state.interlock.service.tools.seconds
 
     assert asyncio.run(asking()) == timeout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("INTERLOCK_TOOL_TIMEOUT", "soon", "Expected `float`, got 'soon'"),
+        ("INTERLOCK_DIALECT", "klingon", "Invalid enum value 'klingon'; choose one of openai, open_responses"),
+        ("INTERLOCK_DIALECTS", "messages,odd", "Invalid enum value 'odd'; choose one of responses, messages, chat"),
+        ("INTERLOCK_CACHE_SALT", "sea", "Invalid enum value 'sea'; choose one of none, tenant, key"),
+        (
+            "INTERLOCK_STORE",
+            "nonsense:",
+            "nonsense: names no store; a store is memory:, sqlite:PATH or postgresql://HOST/DATABASE.",
+        ),
+    ],
+)
+def test_a_wrong_setting_leaves_the_route_to_vllm_and_is_named(monkeypatch, caplog, name, value, message):
+    monkeypatch.setenv(name, value)
+    assert ask(Serving()).json() == {"from": "vllm"}
+    (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
+    place = f"{name}[1]" if name == "INTERLOCK_DIALECTS" else name
+    assert line.endswith(f"own /v1/responses in place: {place}: {message}.")
+    monkeypatch.setenv("INTERLOCK_REQUIRED", "1")
+    with pytest.raises(SystemExit, match=f"INTERLOCK_REQUIRED=1 requires it: {re.escape(place)}: "):
+        ask(Serving())
+
+
+@pytest.mark.parametrize(("parsers", "readers"), [("interlock", "its own parsers for hermes"), ("vllm", "vLLM's parsers")])
+def test_vllms_parsers_can_be_required(monkeypatch, caplog, parsers, readers):
+    monkeypatch.setenv("INTERLOCK_PARSERS", parsers)
+
+    async def start():
+        args = SimpleNamespace(tool_call_parser="hermes", enable_auto_tool_choice=True)
+        async with client_of(Serving.parsed(fake.SimpleContext, []), args=args):
+            pass
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(start())
+    assert f"Interlock serves /v1/responses with {readers}." in caplog.messages
 
 
 @pytest.mark.parametrize(("processes", "store", "warnings"), [(2, True, 1), (2, False, 0), (1, True, 0), (None, True, 0)])
@@ -497,7 +536,7 @@ def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, v
     assert refused.status_code == status
     if view:
         lines = [json.loads(line) for line in page.content.splitlines()]
-        assert lines[-1][:2] == ["end", 0]
+        assert (lines[-1][0], lines[-1][1]["legal"]) == ("end", True)
         assert lines[-1][2]["legal"]
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fake_vllm import Serving, outputs
 
-from interlock.serving.http.plugin import InterlockPlugin
+from interlock.serving.engines.vllm.plugin import InterlockPlugin
 from interlock.verify.oracle import check
 
 TURN = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
@@ -141,7 +141,7 @@ def start(monkeypatch, caplog, keys):
 def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, caplog) -> None:
     hooked, messages = start(monkeypatch, caplog, "secret!")
     assert (hooked, len(messages)) == (False, 1)
-    assert messages[0].endswith("own /v1/responses in place: ValueError('INTERLOCK_KEYS: key 1 is not base64').")
+    assert messages[0].endswith("own /v1/responses in place: INTERLOCK_KEYS: key 1 is not base64.")
 
 
 def test_a_server_that_requires_the_plugin_does_not_start_without_it(monkeypatch, caplog) -> None:
@@ -149,7 +149,7 @@ def test_a_server_that_requires_the_plugin_does_not_start_without_it(monkeypatch
     message = "Interlock cannot serve /v1/responses, and INTERLOCK_REQUIRED=1 requires it: "
     with pytest.raises(SystemExit) as refused:
         start(monkeypatch, caplog, "secret!")
-    assert refused.value.code == f"{message}ValueError('INTERLOCK_KEYS: key 1 is not base64')"
+    assert refused.value.code == f"{message}INTERLOCK_KEYS: key 1 is not base64"
     plugin, app = InterlockPlugin(), fake.application()
     plugin.attach_router(app)
     app.state.openai_serving_responses = None

@@ -11,8 +11,8 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.config import WS_PROTOCOLS, Config
 
+from interlock.serving.engines.vllm.plugin import InterlockPlugin
 from interlock.serving.http.bounded_protocol import BoundedProtocol
-from interlock.serving.http.plugin import InterlockPlugin
 from interlock.verify.oracle import check
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
@@ -218,7 +218,7 @@ def test_a_server_whose_model_makes_no_responses_takes_no_connection():
         pass
 
 
-@pytest.mark.parametrize(("setting", "dialect"), [("open_responses", True), ("openai", False), ("klingon", False)])
+@pytest.mark.parametrize(("setting", "dialect"), [("open_responses", True), ("openai", False)])
 def test_the_default_dialect_of_a_server_is_a_setting(monkeypatch, setting, dialect):
     monkeypatch.setenv("INTERLOCK_DIALECT", setting)
     thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"

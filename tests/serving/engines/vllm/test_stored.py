@@ -9,7 +9,8 @@ from live.agents import servers
 from live.mcp_servers import answer, plain, result, running
 from live.plugged import ANSWER, BODY, client_of
 
-from interlock.serving.http import plugin
+from interlock.serving import build as building
+from interlock.serving.engines.vllm import plugin
 from interlock.serving.store import MemoryStore, StoreDown
 
 pytestmark = pytest.mark.usefixtures("vllm")
@@ -91,7 +92,7 @@ def test_the_output_of_code_is_stored_for_the_model_and_not_shown(monkeypatch, i
         return [created, stored, listed, in_conversation], serving.requests[-1].input[2]
 
     with running(plain(printing)) as url:
-        monkeypatch.setattr(plugin, "_tools", lambda _: servers(code_interpreter=f"{url}/mcp"))
+        monkeypatch.setattr(plugin, "_tools", lambda *_: servers(code_interpreter=f"{url}/mcp"))
         views, read = asking(steps, RUN, ANSWER)
     assert [view["outputs"] for view in views] == [outputs_shown] * 4
     assert {"output"} & {name for view in views for name in view} == set()
@@ -137,7 +138,7 @@ def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is
         answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {"background": True}, {"store": False})]
         return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
 
-    monkeypatch.setattr(plugin, "open_store", lambda _url: Down())
+    monkeypatch.setattr(building, "open_store", lambda _url: Down())
     refused = 503, "store_unavailable"
     assert asking(steps, ANSWER) == [refused, refused, (200, None)]
 
@@ -151,5 +152,5 @@ def test_a_store_that_takes_no_response_costs_one_and_the_next_are_refused(monke
         answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {}, {"store": False})]
         return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
 
-    monkeypatch.setattr(plugin, "open_store", lambda _url: Full())
+    monkeypatch.setattr(building, "open_store", lambda _url: Full())
     assert asking(steps, ANSWER) == [(200, None), (503, "store_unavailable"), (200, None)]

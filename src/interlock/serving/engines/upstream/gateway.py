@@ -12,7 +12,7 @@ from attrs import Factory, define, evolve, field
 from msgspec.structs import replace
 
 from interlock.parsers import Chunk, Format
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, generate_alone
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
@@ -25,6 +25,7 @@ from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.logs import log_with
+from interlock.serving.settings import ModelFacts
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection

@@ -11,10 +11,10 @@ from typing import Final, Literal
 from attrs import define, field
 
 from interlock.events.json import as_text, elements, members
-from interlock.serving.engines.engine import ModelFacts
 from interlock.serving.engines.upstream.translator import count_of
 from interlock.serving.engines.upstream.upstream_client import STALLED, UpstreamClient
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.settings import ModelFacts
 
 logger = logging.getLogger(__name__)
 

@@ -18,12 +18,13 @@ from interlock.events.json import members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Parser, Tagged
 from interlock.parsers.routing import Routing
-from interlock.serving.engines.engine import EngineOutput, ModelFacts, Turn
+from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.normalize import short_id
 from interlock.serving.requests.tool_offer import HostedTools, find_hosted, list_hosted_functions, route_hosted
+from interlock.serving.settings import ModelFacts
 
 MOST_TOKENS: Final = 2**53 - 1
 """The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""

@@ -1,5 +1,6 @@
 """vLLM as an engine of the service: the only folder that imports vLLM, and only in a server that loads the plugin.
 
+plugin       the plugin that vLLM loads, which mounts the server's routes in front of vLLM's
 compat       the parts of vLLM that the plugin uses
 vllm_engine  generates turns
 long_texts   encodes the long texts of gpt-oss prompts slice by slice

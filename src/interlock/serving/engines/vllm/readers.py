@@ -7,7 +7,6 @@ each token is paired with its own text, so that parsers read the same from any c
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -29,9 +28,6 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import DeltaParser, Output, Request, Tokenizer, VllmCall, decoder
 from interlock.serving.requests.tool_offer import route_hosted
 
-FORCED: Final = "INTERLOCK_PARSERS"
-"""The environment variable that, set to `vllm`, makes the plugin use vLLM's parsers for all models other than gpt-oss."""
-
 HF: Final = "hf"
 """The name of the parsers that read the checkpoint's `response_template`."""
 
@@ -49,8 +45,6 @@ def configure(args: object, template: Mapping[str, object] | None = None) -> Fam
     Raises:
         ValueError: The command line names the template, but it cannot be compiled; the message says why.
     """
-    if os.environ.get(FORCED, "") == "vllm":
-        return None
     tools = getattr(args, "tool_call_parser", None) if getattr(args, "enable_auto_tool_choice", False) else None
     outputs = getattr(args, "structured_outputs_config", None)
     reasoning = getattr(args, "reasoning_parser", None) or getattr(outputs, "reasoning_parser", None)

@@ -27,7 +27,7 @@ from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, parser_for
 from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, generate_alone
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
 from interlock.serving.engines.harmony_tokens import (
     encode_replies,
     token_entries,
@@ -47,6 +47,7 @@ from interlock.serving.requests.normalize import normalize
 from interlock.serving.requests.refusals import refusal
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, find_hosted, list_hosted_functions, offer
+from interlock.serving.settings import ModelFacts
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
 

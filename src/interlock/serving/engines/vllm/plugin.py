@@ -15,10 +15,11 @@ from concurrent.futures import wait
 from contextlib import suppress
 from importlib import import_module
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import orjson
-from attrs import define, field
+from attrs import define, evolve, field
+from msgspec import structs
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.datastructures import State
@@ -29,16 +30,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from interlock import __version__
-from interlock.events.dialects import DIALECTS, OPENAI
 from interlock.events.json import dumps
 from interlock.parsers import parser_for
 from interlock.parsers.families import Family
-from interlock.serving import metrics, traces
+from interlock.serving import traces
+from interlock.serving.build import build, build_tools
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
-from interlock.serving.engines.vllm.vllm_engine import Admissions, Salt, VllmEngine, VllmRefusedError
-from interlock.serving.http.answers import KEEP_ALIVE, JsonResponse, answer_error, count_refusal
+from interlock.serving.engines.vllm.vllm_engine import Admissions, VllmEngine, VllmRefusedError
+from interlock.serving.http.answers import JsonResponse, answer_error, count_refusal
 from interlock.serving.http.app import Api
 from interlock.serving.http.request_body import JSON
 from interlock.serving.http.request_ids import add_header, name_request
@@ -46,47 +47,31 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
-from interlock.serving.requests.tool_offer import CALL_SECONDS, HostedTool
+from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.active_runs import GRACE
-from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.sealing import RANDOM_KEY, SealingKeys
-from interlock.serving.responses.service import ResponseService
-from interlock.serving.settings import Settings
+from interlock.serving.responses.sealing import RANDOM_KEY
+from interlock.serving.settings import Settings, SettingsError, read_settings, variable
 from interlock.serving.store import StoreError
-from interlock.serving.store.opening import IN_MEMORY, open_store
-from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.code_interpreter import CodeInterpreter
 from interlock.serving.tools.hosting import ToolServers
-from interlock.serving.tools.tool_runner import LocalTool
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
-if TYPE_CHECKING:
-    from interlock.serving.tools.web_search import WebSearch
-
 T = TypeVar("T")
+
+IN_MEMORY: Final = "memory:"
 
 VERSION_HEADER: Final = "x-interlock"
 """The header of answers with the version of the plugin."""
 
 logger = logging.getLogger("vllm.interlock")  # a child of vLLM's logger, which has a handler
 
-# The environment variables of the settings that docs/vllm.md explains.
-TOOL_TIMEOUT: Final = "INTERLOCK_TOOL_TIMEOUT"
-ALLOW_MCP_HOSTS: Final = "INTERLOCK_ALLOW_MCP_HOSTS"
-CACHE_SALT: Final = "INTERLOCK_CACHE_SALT"
-DIALECT: Final = "INTERLOCK_DIALECT"
-SERVED: Final = "INTERLOCK_DIALECTS"
-VIEW: Final = "INTERLOCK_VIEW"
-KEEP_ALIVE_VARIABLE: Final = "INTERLOCK_KEEP_ALIVE"
-SHARE: Final = "INTERLOCK_SHARE_BETWEEN_KEYS"
-STORE: Final = "INTERLOCK_STORE"
-REQUIRED: Final = "INTERLOCK_REQUIRED"
-CODE_INTERPRETER: Final = "INTERLOCK_CODE_INTERPRETER"
-WEB_SEARCH: Final = "INTERLOCK_WEB_SEARCH"
-
-SALTS: Final[Mapping[str, Salt]] = {salt: salt for salt in get_args(Salt)}
 TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
 """The hosted tools by the names that the servers of `--tool-server` report."""
+
+FIELDS: Final = (
+    *("store", "share_between_keys", "dialect", "keep_alive", "tool_timeout", "code_interpreter", "web_search"),
+    *("allow_mcp_host", "view"),
+)
+"""The fields of `Settings` that the plugin has, beside those that only it has."""
 
 
 @define(eq=False)
@@ -97,6 +82,7 @@ class InterlockPlugin:
     required_tasks: tuple[str, ...] = ("generate",)
     _app: Starlette | None = field(default=None, init=False)
     """vLLM's application; None before `attach_router`, and while the plugin is inactive."""
+    _settings: Settings = field(factory=Settings, init=False)
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
     """The task that maintains the store."""
     _recent: RecentStreams | None = field(default=None, init=False)
@@ -111,11 +97,14 @@ class InterlockPlugin:
         try:
             obstacle = compat.obstacle(compat.version())
             if obstacle is None:
+                self._settings = read_settings(names=FIELDS)
                 with suppress(ImportError):  # uvicorn may lack WebSockets
                     import_module("interlock.serving.http.bounded_protocol").install()
-            if obstacle is None and os.environ.get(VIEW) == "1":
-                self._recent = RecentStreams(None)
-                app.add_middleware(ViewerMiddleware, recent=self._recent)
+                if self._settings.view:
+                    self._recent = RecentStreams(None)
+                    app.add_middleware(ViewerMiddleware, recent=self._recent)
+        except SettingsError as error:
+            obstacle = str(error)
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             obstacle = f"{error!r}"
         if obstacle is None:
@@ -134,62 +123,84 @@ class InterlockPlugin:
         if self._app is None:
             return
         if serving is None:
-            if os.environ.get(REQUIRED) == "1":
+            if _is_required():
                 self._leave("the model does not generate responses")
             return
         try:
-            api_keys: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
-            keys = Keys.of([key for key in api_keys if key], shared=os.environ.get(SHARE) == "1")
-            sealing_keys = SealingKeys.from_environment()
-            if os.environ.get(STORE):
-                serving.enable_store = True
-            store_url = os.environ.get(STORE) or IN_MEMORY
-            archive, tools, admissions = Archive(open_store(store_url)), _tools(serving), Admissions()
-            family = None if serving.use_harmony else _family(args, serving)
-            has_tenants = len({tenant for _, tenant in keys.tenants}) > 1
-            salt: Salt = _choice(CACHE_SALT, SALTS, "tenant" if has_tenants else "none")
-            compat.accept_function_tools(getattr(args, "tool_call_parser", None))
-            metrics.register()
-            engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
-            settings = Settings(
-                cors_origin=tuple(getattr(args, "allowed_origins", None) or ()),
-                dialect=_choice(DIALECT, DIALECTS, OPENAI).name,
-                keep_alive=_seconds(KEEP_ALIVE_VARIABLE, KEEP_ALIVE),
-            )
-            service = ResponseService(engine, archive, tools, sealing_keys or SealingKeys.random())
-            api = Api(service, settings, read_any_object)
-            parser_for(engine.format, {})  # so that the first request need not load it
-            if engine_client is not None:
-                admissions.watch(engine_client)
-                _end_runs_at_shutdown(engine_client, api)
-            routes = [mount(route, keys, compat.router()) for route in _served_routes(api)]
-            self._app.router.routes[:0] = [*routes, _model_list(serving, api)]
+            self._serve(self._app, serving, engine_client, state, args)
+        except SettingsError as error:
+            self._leave(str(error))
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             self._leave(f"{error!r}")
-            return
+
+    def _serve(self, app: Starlette, serving: Serving, engine_client: EngineClient | None, state: State, args: object) -> None:
+        settings = _of_vllm(self._settings, args)
+        if settings.store is not None:
+            serving.enable_store = True
+        tools, admissions = _tools(settings, serving), Admissions()
+        family = None if serving.use_harmony or settings.parsers == "vllm" else _family(args, serving)
+        has_tenants = len({*settings.api_key}) > 1 and not settings.share_between_keys
+        salt = settings.cache_salt or ("tenant" if has_tenants else "none")
+        compat.accept_function_tools(getattr(args, "tool_call_parser", None))
+        engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
+        application = build(settings, engine, tools=tools)
+        keys: Keys = application.state.keys
+        api = evolve(application.api, decode=read_any_object)
+        parser_for(engine.format, {})  # so that the first request need not load it
+        if engine_client is not None:
+            admissions.watch(engine_client)
+            _end_runs_at_shutdown(engine_client, api)
+        routes = [mount(route, keys, compat.router()) for route in _served_routes(api)]
+        app.router.routes[:0] = [*routes, _model_list(serving, api)]
         state.interlock = api
-        self._watching = asyncio.create_task(archive.maintain())
+        self._watching = asyncio.create_task(api.service.archive.maintain())
+        if self._recent is not None:
+            self._recent.keys = keys
         readers = "its own Harmony parser" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock serves /v1/responses with %s.", readers)
-        if self._recent is not None:
-            self._recent.keys = keys
         processes: int = getattr(args, "api_server_count", None) or 1
-        if sealing_keys is None and (processes > 1 or not store_url.startswith("memory:")):
+        is_shared = not (settings.store or IN_MEMORY).startswith(IN_MEMORY)
+        if settings.keys is None and (processes > 1 or is_shared):
             logger.warning(RANDOM_KEY)
-        if serving.enable_store and processes > 1 and store_url.startswith("memory:"):
+        if serving.enable_store and processes > 1 and not is_shared:
             logger.warning(
                 "With %d API processes, a stored response is available only in the process that made it, "
                 "unless %s names a shared store.",
                 processes,
-                STORE,
+                variable("store"),
             )
 
     def _leave(self, obstacle: str) -> None:
-        if os.environ.get(REQUIRED) == "1":
-            raise SystemExit(f"Interlock cannot serve /v1/responses, and {REQUIRED}=1 requires it: {obstacle}")
+        if _is_required():
+            name = variable("required")
+            raise SystemExit(f"Interlock cannot serve /v1/responses, and {name}=1 requires it: {obstacle}")
         self._app = None
         logger.warning("Interlock leaves vLLM %s's own /v1/responses in place: %s.", compat.version(), obstacle)
+
+
+def _is_required() -> bool:
+    """Return whether vLLM must not start without the plugin, even if another setting is wrong."""
+    return os.environ.get(variable("required"), "0").lower() not in {"", "0", "false"}
+
+
+def _of_vllm(settings: Settings, args: object) -> Settings:
+    """Return the settings with the API keys and origins of vLLM's command line."""
+    api_keys: list[str] = getattr(args, "api_key", None) or [os.environ.get("VLLM_API_KEY", "")]
+    origins: list[str] = getattr(args, "allowed_origins", None) or []
+    return structs.replace(settings, api_key=tuple(filter(None, api_keys)), cors_origin=tuple(origins))
+
+
+def _tools(settings: Settings, serving: Serving) -> ToolServers:
+    """Return the runner of hosted tools, on the servers of `--tool-server` too, and have vLLM describe those of this process."""
+    urls = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
+    if serving.tool_server is not None and not urls:
+        logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))
+    own = {"code_interpreter": settings.code_interpreter, "web_search": settings.web_search}
+    servers = tuple(f"{kind}={url}" for kind, url in urls.items() if not own.get(kind))
+    tools = build_tools(structs.replace(settings, tool_server=servers))
+    compat.describe_tools(serving, {name: tools.descriptions[kind] for name, kind in TOOLS.items() if own.get(kind)})
+    return tools
 
 
 def _log_as_vllm() -> None:
@@ -202,16 +213,13 @@ def _log_as_vllm() -> None:
 
 
 def _served_routes(api: Api) -> list[BaseRoute]:
-    """Return the routes of the APIs that the environment names, separated by commas; by default, only Responses."""
-    routes = {
+    """Return the routes of the APIs that the settings name."""
+    routes: Mapping[str, Callable[[], list[BaseRoute]]] = {
         "responses": api.response_routes,
         "messages": api.dialect_routes.messages_routes,
         "chat": api.dialect_routes.chat_routes,
     }
-    names = [name.strip() for name in os.environ.get(SERVED, "responses").split(",")]
-    if unknown := [name for name in names if name not in routes]:
-        logger.warning("%s must have only %s, not %s", SERVED, ", ".join(routes), ", ".join(map(repr, unknown)))
-    return [route for name, served in routes.items() if name in names for route in served()]
+    return [route for name, served in routes.items() if name in api.settings.dialects for route in served()]
 
 
 def _model_list(serving: Serving, api: Api) -> Route:
@@ -352,39 +360,3 @@ def _family(args: object, serving: Serving) -> Family | None:
     except ValueError as reason:
         logger.warning("Interlock cannot compile the checkpoint's response_template, so vLLM's parser reads it: %s.", reason)
         return None
-
-
-def _tools(serving: Serving) -> ToolServers:
-    """Return the runner of hosted tools, for the servers of `--tool-server` and the MCP servers that requests may name."""
-    hosted: dict[HostedTool, str | LocalTool] = {
-        TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS
-    }
-    if serving.tool_server is not None and not hosted:
-        logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))
-    if os.environ.get(CODE_INTERPRETER) == "1":
-        hosted["code_interpreter"] = CodeInterpreter()
-    if setting := os.environ.get(WEB_SEARCH):
-        web: type[WebSearch] = import_module("interlock.serving.tools.web_search").WebSearch
-        hosted["web_search"] = web.of(setting)
-    local = {name: tool.description for name, kind in TOOLS.items() if not isinstance(tool := hosted.get(kind, ""), str)}
-    compat.describe_tools(serving, local)
-    allowed = [host.strip() for host in os.environ.get(ALLOW_MCP_HOSTS, "").split(",") if host.strip()]
-    return ToolServers(hosted, AddressPolicy.of(allowed), _seconds(TOOL_TIMEOUT, CALL_SECONDS))
-
-
-def _choice(variable: str, values: Mapping[Any, T], default: T) -> T:
-    """Return the value that an environment variable names, or the default; warn of an unknown name."""
-    name = os.environ.get(variable, "")
-    if name and name not in values:
-        logger.warning("%s must be one of %s, not %r", variable, ", ".join(values), name)
-    return values.get(name, default)
-
-
-def _seconds(variable: str, default: float) -> float:
-    """Return the number in an environment variable, or the default; warn of what is no number, or negative."""
-    text = os.environ.get(variable)
-    with suppress(ValueError):
-        if (seconds := float(text or default)) >= 0:
-            return seconds
-    logger.warning("%s must be a number of seconds, not %r", variable, text)
-    return default
