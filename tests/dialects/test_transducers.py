@@ -10,9 +10,7 @@ from interlock.dialects import CHAT, MESSAGES, ChatTransducer, EntryWriter, Mess
 from interlock.dialects.chat import ChatEffect, fold_chat
 from interlock.dialects.messages import MessagesEffect, fold_messages
 from interlock.dialects.transducer import EventTrigger
-from interlock.events.chat import ChatError, ChunkChoice, ChunkDelta, CompletionChunk, ErrorChunk
 from interlock.events.json import as_json, dumps
-from interlock.events.messages import Ping
 from interlock.events.sse import EventWriter
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
@@ -304,21 +302,6 @@ def test_a_fork_goes_its_own_way(make):
         other = transducer.fork()
         assert before + other.encode(entries[place:]) == make().encode(entries)
         assert transducer.encode(entries[place:]) == make().encode(entries)[len(before) :]
-
-
-@pytest.mark.parametrize(
-    ("transducer", "event"),
-    [
-        (MessagesTransducer(), Ping()),
-        (ChatTransducer(), ErrorChunk(error=ChatError(message="No", type="server_error"))),
-        (
-            ChatTransducer(),
-            CompletionChunk(id="c", created=1, model="m", choices=[ChunkChoice(delta=ChunkDelta(role="assistant"))]),
-        ),
-    ],
-)
-def test_an_event_without_text_is_not_repeated(transducer, event):
-    assert transducer.mark(event) is None
 
 
 def test_calls_and_usage_in_chat():

@@ -1,7 +1,10 @@
+import re
+
 import attrs
 import pytest
 
-from interlock.fsm.deltas import EndTurn, Fail, Open, Progress, Run, Succeed, Usage
+from interlock import Finish, driver_for
+from interlock.fsm.deltas import Annotate, Close, EndOutput, EndTurn, Fail, Open, Progress, Run, Succeed, Usage
 
 
 def test_usages_add_up_field_by_field():
@@ -39,3 +42,45 @@ def test_the_id_of_a_call_is_not_taken_for_that_of_its_item(make):
     with pytest.raises(ValueError, match=r"^'call_1' is a call_id; pass the item's id"):
         make("call_1")
     assert make("mcp_1").item_id == "mcp_1"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Close({"summary": []}), "no kind of item has a field 'summary' here"),
+        (lambda: Close({"encrypted_content": 5}), "'encrypted_content' of reasoning cannot be 5"),
+        (lambda: Succeed("ws_1", {"found": "x"}), "no kind of item has a field 'found' here"),
+        (lambda: Succeed("ci_1", {"outputs": "x"}), "'outputs' of code_interpreter_call cannot be 'x'"),
+        (
+            lambda: Progress("ig_1", {"partial_image_index": 3}),
+            "no tool has output 'partial_image_index' with the value 3;",
+        ),
+        (
+            lambda: Progress("sho_1", {"stdout": b"x"}),
+            "no tool has output 'stdout' with the value b'x';",
+        ),
+        (lambda: EndOutput("sho_1", {"type": "killed"}), "Invalid value 'killed'"),
+        (lambda: Annotate({"type": "url_citation"}, "[1]"), "Object missing required field `"),
+        (lambda: Annotate({"type": "note"}), "Invalid value 'note'"),
+    ],
+)
+def test_a_field_that_no_item_can_have_is_refused_where_the_delta_is_made(make, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        make()
+
+
+def test_fields_of_another_kind_of_item_change_nothing():
+    opening = Open("web_search_call", {"action": {"type": "search", "query": "q"}})
+    driver = driver_for({"model": "m"})
+    driver.feed([opening, Close({"encrypted_content": "x"})])
+    (call,) = driver.ready
+    driver.feed([Progress(call.id, {"stdout": "x"}), Succeed(call.id, {"output": "x", "action": "generate"}), Finish()])
+    assert driver.items() == [{"type": "web_search_call", "id": call.id, "status": "completed", **opening.fields}]
+    driver = driver_for({"model": "m"})
+    driver.feed([Open("image_generation_call"), Close()])
+    (call,) = driver.ready
+    events = driver.feed(
+        [Progress(call.id, {"partial_image_b64": "aQ==", "stdout": "x"}), Succeed(call.id, {"output": "x"}), Finish()]
+    )
+    assert [b"stdout" in event for event in events] == [False] * len(events)
+    assert driver.status == "completed"

@@ -321,7 +321,10 @@ URL = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 
 def test_the_driver_finds_the_mark_that_an_annotation_is_about_in_the_open_part():
     stream = Stream("é[1][1]", Annotate(URL, "[1]"), " z", Annotate(URL, "[1]"), Annotate(URL, "[1]"), EndPart(), "[1]")
-    stream.feed(Annotate({"type": "file_citation", "file_id": "f", "filename": "n"}, "[1]"), Annotate({"type": "file_path"}, "1"))
+    stream.feed(
+        Annotate({"type": "file_citation", "file_id": "f", "filename": "n"}, "[1]"),
+        Annotate({"type": "file_path", "file_id": "f", "index": 0}, "1"),
+    )
     first, second = stream.output()[0]["content"]
     assert first["annotations"] == [{**URL, "start_index": 1, "end_index": 4}, {**URL, "start_index": 4, "end_index": 7}]
     assert second["annotations"] == [{"type": "file_citation", "file_id": "f", "filename": "n", "index": 3}]

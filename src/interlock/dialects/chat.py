@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, Transducer, end_of
+from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, Transducer, end_of
 from interlock.events import chat as api
 from interlock.events import items, stream
 from interlock.events.json import as_json, dumps
@@ -93,22 +93,6 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
     def frame(self, event: api.CompletionChunk | api.ErrorChunk) -> bytes:
         """Return a chunk as a frame without a name."""
         return b"data: %b\n\n" % dumps(event)
-
-    def mark(self, event: api.CompletionChunk | api.ErrorChunk) -> api.CompletionChunk | None:
-        """Return a chunk with `MARK` as its text, or None for one without text or with log probabilities."""
-        if not isinstance(event, api.CompletionChunk) or not event.choices or event.choices[0].logprobs is not None:
-            return None
-        match event.choices[0].delta:
-            case api.ChunkDelta(content=str()):
-                return self._chunk(api.ChunkDelta(content=MARK))
-            case api.ChunkDelta(reasoning=str()):
-                return self._chunk(api.ChunkDelta(reasoning_content=MARK, reasoning=MARK))
-            case api.ChunkDelta(refusal=str()):
-                return self._chunk(api.ChunkDelta(refusal=MARK))
-            case api.ChunkDelta(tool_calls=[api.ChatCall(id=UnsetType())]):
-                return self._arguments(MARK)
-            case _:
-                return None
 
     def make(  # noqa: PLR0911 - one case for each effect
         self, effect: ChatEffect, argument: object

@@ -13,7 +13,7 @@ from typing import Final, Self
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from interlock.dialects.transducer import MARK, OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer, end_of
+from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer, end_of
 from interlock.events import items, stream
 from interlock.events import messages as api
 from interlock.events.json import as_json, as_text, dumps, elements, is_object, members, parse
@@ -122,18 +122,6 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
     def frame(self, event: api.MessagesEvent) -> bytes:
         """Return an event as a frame whose name is its type (rule M12)."""
         return b"event: %b\ndata: %b\n\n" % (str(event.__struct_config__.tag).encode(), dumps(event))
-
-    def mark(self, event: api.MessagesEvent) -> api.MessagesEvent | None:
-        """Return a delta with `MARK` as its text, or None for any other event."""
-        match event:
-            case api.BlockDelta(delta=api.TextBlockDelta()):
-                return replace(event, delta=api.TextBlockDelta(MARK))
-            case api.BlockDelta(delta=api.ThinkingBlockDelta()):
-                return replace(event, delta=api.ThinkingBlockDelta(MARK))
-            case api.BlockDelta(delta=api.InputBlockDelta()):
-                return replace(event, delta=api.InputBlockDelta(MARK))
-            case _:
-                return None
 
     def make(  # noqa: C901, PLR0911, PLR0912 - one case for each effect, in one place
         self, effect: MessagesEffect, argument: object

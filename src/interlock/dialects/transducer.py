@@ -139,8 +139,10 @@ class Transducer(ABC, Generic[E, D]):
         """Yield the frames of an event, and prepare for further texts of a delta event."""
         events = self.feed(event)
         yield from map(self.frame, events)
-        marked = self.mark(events[-1]) if events and hasattr(event, "delta") else None
-        self._sections = () if marked is None else self.frame(marked).split(encode(MARK))
+        # A delta whose edges have fired leads to the same state again, so another one only shows what is around its text.
+        repeats = events and hasattr(event, "delta") and not getattr(event, "logprobs", None)
+        again = self.feed(replace(event, delta=MARK)) if repeats else ()
+        self._sections = self.frame(again[-1]).split(encode(MARK)) if again else ()
         if events and self.has_ended:
             yield self.end
 
@@ -170,10 +172,6 @@ class Transducer(ABC, Generic[E, D]):
     @abstractmethod
     def frame(self, event: D) -> bytes:
         """Return an event as it is sent."""
-
-    @abstractmethod
-    def mark(self, event: D) -> D | None:
-        """Return a delta event with `MARK` as its text, or None for any other event."""
 
     def _read(self, event: stream.StreamEvent) -> Iterator[TriggerStep]:  # noqa: C901, PLR0912 - one case for each event, in one place
         match event:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, Union, get_args
@@ -1101,6 +1102,34 @@ def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
         return convert({**fields, **made, **item.written, "type": kind}, item)
     except ValidationError as error:
         raise ValueError(f"an item of kind {kind!r} cannot open with these fields: {error}") from None
+
+
+def fields_of(kind: type[Item], names: Iterable[str], fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields among `names` with the types that a kind gives them; what is ill-typed for that kind is left out."""
+    types = {field.encode_name: field.type for field in structs.fields(kind)}
+    legal: dict[str, object] = {}
+    for name in fields.keys() & {*names}:
+        with suppress(ValidationError):
+            legal[name] = convert(fields[name], types[name])
+    return legal
+
+
+def check_fields(fields: Mapping[str, object], names_of: Callable[[type[Item]], Iterable[str]]) -> None:
+    """Check that each field is one of some kind of item, by its name and by its type.
+
+    Args:
+        fields: The fields, by the API's names.
+        names_of: Returns the names that a kind has for this purpose.
+
+    Raises:
+        ValueError: No kind has a field of this name, or none has one with this value.
+    """
+    for name, value in fields.items():
+        kinds = [kind for kind in ITEMS.values() if name in names_of(kind)]
+        if not kinds:
+            raise ValueError(f"no kind of item has a field {name!r} here")
+        if not any(fields_of(kind, [name], {name: value}) for kind in kinds):
+            raise ValueError(f"{name!r} of {', '.join(kind.type for kind in kinds)} cannot be {value!r}")
 
 
 def example(kind: ItemKind) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """Deltas: the inputs of `ResponseDriver.feed`, made by parsers, tool runners and servers.
 
-A delta has no indices or sequence numbers; the driver adds them to the events. The driver accepts every delta in every state: it
-opens the item that the delta needs, closes an item in the way, and ignores a delta without effect.
+A delta has no indices or sequence numbers; the driver adds them to the events. A delta checks its fields when it is made, so the
+driver accepts every delta in every state: it opens the item that the delta needs, closes an item in the way, and ignores a delta
+without effect.
 
 A plain `str`, the most frequent delta, is a chunk of text for the item that is being written, or else for a new message. The
 other deltas are frozen classes. `docs/rules.md` has the rules (R7, …).
@@ -14,8 +15,11 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import Attribute, asdict, field, frozen
+from msgspec import convert
 
-from interlock.events.items import Item, ItemKind, open_item
+from interlock.events.items import Exit, Item, ItemKind, Timeout, check_fields, open_item
+from interlock.events.parts import AnyAnnotation, set_position
+from interlock.events.stream import PartialImage, ShellDelta, own_fields
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error", "cut", "steered"]
 """Why a turn ended. In order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
@@ -166,10 +170,17 @@ class Annotate:
         mark: The annotated text. The driver finds it in the open part, after the previous annotation's mark, and adds its
             position in characters: `start_index` and `end_index`, or the `index` of its end for a `file_citation`. It drops
             the annotation if it does not find the mark, and sends it unchanged if the mark is empty.
+
+    Raises:
+        ValueError: The API has no such annotation.
     """
 
     annotation: Mapping[str, object]
     mark: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Check the annotation."""
+        convert(set_position(self.annotation, 0, 0) if self.mark else self.annotation, AnyAnnotation)
 
 
 @frozen
@@ -183,11 +194,19 @@ class Close:
 
     Args:
         fields: The fields known only when the item closes, by the API's names: `action`, `arguments` of a tool search, or
-            `encrypted_content`, which adds a reasoning item even if it has no text. Fields that the `late` of the item's class
-            (`interlock.events.items`) does not list are ignored.
+            `encrypted_content`, which adds a reasoning item even if it has no text. Fields of other kinds than that of the item
+            are ignored.
+
+    Raises:
+        ValueError: The `late` of no class in `interlock.events.items` lists a field, or none gives it this type.
     """
 
     fields: Mapping[str, object] = field(factory=dict[str, object])
+
+    def __attrs_post_init__(self) -> None:
+        """Check the fields."""
+        if self.fields:
+            check_fields(self.fields, lambda kind: kind.late)
 
     def __repr__(self) -> str:
         """Return the constructor call, without arguments if there are no fields."""
@@ -230,6 +249,10 @@ class ToolDelta:
     item_id: str = field(validator=_check_item_id)
 
 
+_OUTPUT_FIELDS: Final = sorted({*own_fields(PartialImage), *ShellDelta.__struct_fields__} - {"partial_image_index"})
+"""The fields of the events with the output of a tool."""
+
+
 @frozen
 class Run(ToolDelta):
     """The tool of a hosted call started."""
@@ -241,10 +264,19 @@ class Progress(ToolDelta):
 
     Args:
         fields: The fields of the event, by the API's names: `partial_image_b64` in an `image_generation_call`, `stdout` and
-            `stderr` in a `shell_call_output`.
+            `stderr` in a `shell_call_output`. Fields of other kinds are ignored.
+
+    Raises:
+        ValueError: The event of no kind has a field, or it is not a string.
     """
 
     fields: Mapping[str, object]
+
+    def __attrs_post_init__(self) -> None:
+        """Check the fields."""
+        for name, value in self.fields.items():
+            if name not in _OUTPUT_FIELDS or not isinstance(value, str):
+                raise ValueError(f"no tool has output {name!r} with the value {value!r}; strings are {', '.join(_OUTPUT_FIELDS)}")
 
 
 @frozen
@@ -253,9 +285,16 @@ class EndOutput(ToolDelta):
 
     Args:
         outcome: How the command ended: `{"type": "exit", "exit_code": 0}` or `{"type": "timeout"}`.
+
+    Raises:
+        ValueError: The outcome is another one.
     """
 
     outcome: Mapping[str, object]
+
+    def __attrs_post_init__(self) -> None:
+        """Check the outcome."""
+        convert(self.outcome, Exit | Timeout)  # its `ValidationError` is a `ValueError`
 
 
 @frozen
@@ -264,10 +303,18 @@ class Succeed(ToolDelta):
 
     Args:
         fields: The result, by the API's names for that kind of item: `output`, `outputs`, `results`, `result` or `tools`.
-            `interlock.events.items.result_fields` converts plain text to them.
+            `interlock.events.items.result_fields` converts plain text to them. Fields of other kinds are ignored.
+
+    Raises:
+        ValueError: The `tool_result` of no class in `interlock.events.items` lists a field, or none gives it this type.
     """
 
     fields: Mapping[str, object] = field(factory=dict[str, object])
+
+    def __attrs_post_init__(self) -> None:
+        """Check the fields."""
+        if self.fields:
+            check_fields(self.fields, lambda kind: kind.tool_result or ())
 
 
 @frozen

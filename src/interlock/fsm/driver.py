@@ -22,7 +22,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from interlock.events import response_object as response
-from interlock.events.items import NOT_RUN, ItemKind
+from interlock.events.items import NOT_RUN, ItemKind, fields_of
 from interlock.events.json import as_json, clean, members
 from interlock.events.parts import set_position
 from interlock.events.response_object import IncompleteDetails, ResponseError
@@ -375,7 +375,7 @@ class ResponseDriver(Generic[T]):
         item = self._active
         if item is not None:
             if fields:
-                item.update(**{name: value for name, value in fields.items() if name in item.body.late})
+                item.update(**fields_of(type(item.body), item.body.late, fields))
             if "reveal" in item.state.rows and item.is_opaque:
                 self._fire_item(item, "reveal")
             self._fire_item(item, "close")
@@ -410,7 +410,8 @@ class ResponseDriver(Generic[T]):
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._find(item_id)
         if item is not None:
-            self._lead(item_id, "succeed", {**item.body.no_result, **fields})
+            result = fields_of(type(item.body), item.body.tool_result or (), fields)
+            self._lead(item_id, "succeed", {**item.body.no_result, **result})
 
     def _fail(self, item_id: str, message: str) -> None:
         item = self._find(item_id)

@@ -228,7 +228,8 @@ def output_cut(output: ItemState[items.ShellCallOutput]) -> stream.OutputDone:
 @emission
 def partial_image(call: ItemState[items.ImageGenerationCall]) -> stream.PartialImage:
     call.part = OpenPart(call.part.index + 1)
-    return replace(stream.PartialImage(call.id, call.output_index, "", call.part.index), **call.args)
+    image = stream.PartialImage(call.id, call.output_index, "", call.part.index)
+    return replace(image, **{name: value for name, value in call.args.items() if name in image.__struct_fields__})
 
 
 _EXITED: Final = {"type": "exit", "exit_code": 0}

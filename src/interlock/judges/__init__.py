@@ -2,17 +2,17 @@
 
 Another judge, `interlock.verify.oracle`, is written from the rules alone and reads full streams. Tests compare the two.
 
-    judging        validates the bytes of a stream
-    acceptor       validates the events of a stream
-    stream_items   the items of a stream: their indices and ids, their places in their lifecycles, and their texts
-    automaton      the possible states of a lifecycle, inferred from events, and the edges that explain an event
-    contents       the contents of events, compared with earlier events
-    fields         faults in the fields of events
-    rulebook       the rules, the deviations from them that break no client, faults and findings
-    dialects       judges streams of Messages and Chat Completions, and finds out which API a stream is of
-    dialect_rules  the rules of these two APIs
-    dialect_events the names of their events, and the automata of the transducers that emit them
-    digests        readers and digests of JSON values, and deltas compared with the full text
+    judging         validates the bytes of a stream
+    acceptor        validates the events of a stream
+    stream_items    the items of a stream: their indices and ids, their places in their lifecycles, and their texts
+    automaton       the possible states of a lifecycle, inferred from events, and the edges that explain an event
+    contents        the contents of events, compared with earlier events
+    fields          faults in the fields of events
+    rulebook        the rules, the deviations from them that break no client, faults and findings
+    dialects        judges streams of Messages and Chat Completions, and finds out which API a stream is of
+    dialect_rules   the rules of these two APIs
+    dialect_events  the names of their events, and the automata of the transducers that emit them
+    digests         readers and digests of JSON values, and deltas compared with the full text
 """
 
 from interlock.judges.acceptor import Acceptor
