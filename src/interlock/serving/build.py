@@ -51,7 +51,7 @@ def build(
     """
     service = ResponseService(
         engine,
-        Archive(store or _open_store(settings)),
+        Archive(store or _open_store(settings), settings.times),
         tools or build_tools(settings),
         _sealing_keys(settings),
         ActiveRuns(slots or Slots(settings.max_streams)),

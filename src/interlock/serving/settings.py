@@ -135,6 +135,25 @@ class SocketLimits(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 128 * 2**20
 
 
+class Times(Struct, frozen=True, kw_only=True):
+    """What a server waits for, in seconds; a test makes it faster with smaller values.
+
+    Args:
+        tick: Between two looks whether the server has to stop.
+        grace: At shutdown, for responses to end, and for clients to read the last events.
+        idle: Until the server closes an idle connection. A client that does not close it earlier loses a request that it sends
+            at that moment. httpx, which the SDK uses, closes idle connections after five seconds, which is uvicorn's default.
+        maintenance: Between two rounds of maintenance of the store.
+        poll: Until a reader of stored events reads again without a notification.
+    """
+
+    tick: float = 0.1
+    grace: int = 5
+    idle: int = 75
+    maintenance: float = 5
+    poll: float = 1
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """The settings of a server; each has a default. `build` makes an application from them.
 
@@ -293,6 +312,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 32 * 2**20
     """The most bytes of a request's body."""
     socket_limits: SocketLimits = SocketLimits()
+    times: Times = Times()
     places: dict[str, str] = {}
     """Where each field was set, if not by code."""
 

@@ -18,15 +18,15 @@ from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses import archive
 from interlock.serving.responses import service as making
-from interlock.serving.settings import Settings
+from interlock.serving.settings import Settings, Times
 from interlock.serving.store import MemoryStore, StoreDown
 from interlock.serving.store.sqlite import SqliteStore
 from interlock.serving.tools.tool_runner import NullTools
 
 REQUEST = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}
+FAST = Settings(times=Times(maintenance=0.01))
 CHATTING = {"model": "staged", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -479,7 +479,7 @@ def test_truncation_drops_the_oldest_turns(url) -> None:
     assert 100_000 < response["usage"]["input_tokens"] < 131_072
 
 
-def test_only_requests_to_store_are_refused_while_the_store_is_down(monkeypatch) -> None:
+def test_only_requests_to_store_are_refused_while_the_store_is_down() -> None:
     looked = threading.Event()
 
     class Down(MemoryStore):
@@ -487,15 +487,14 @@ def test_only_requests_to_store_are_refused_while_the_store_is_down(monkeypatch)
             looked.set()
             raise StoreDown("It cannot be reached.")
 
-    monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
-    with ServerThread(build(Settings(), StagedEngine(steps(ANSWER)), store=Down())) as url:
+    with ServerThread(build(FAST, StagedEngine(steps(ANSWER)), store=Down())) as url:
         assert looked.wait(60)
         refused = [post(url, {**STAGED, **more}) for more in ({}, {"stream": True}, {"background": True})]
         assert [error_of(each) for each in refused] == [(503, None, "store_unavailable")] * 3
         assert post(url, {**STAGED, "store": False}).json()["status"] == "completed"
 
 
-def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(monkeypatch, tmp_path) -> None:
+def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(tmp_path) -> None:
     looked, written = threading.Event(), threading.Event()
 
     class Full(SqliteStore):
@@ -523,9 +522,8 @@ def test_a_full_disk_loses_one_response_and_refuses_others_until_it_has_room(mon
         return httpx.get(f"{url}/v1/responses/{response_id}").status_code == 200
 
     claims = []
-    monkeypatch.setattr(archive, "MAINTENANCE_SECONDS", 0.01)
     store = Full(str(tmp_path / "store.db"), max_bytes=600_000)
-    with ServerThread(build(Settings(), StagedEngine(steps(ANSWER)), store=store)) as url:
+    with ServerThread(build(FAST, StagedEngine(steps(ANSWER)), store=store)) as url:
         first, second = ask(url), ask(url)
         refused = []
         for _ in range(3):

@@ -34,7 +34,7 @@ def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
 
 def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> None:
     gate = Gate()
-    server = ServerThread(build(Settings(), StagedEngine([step(ANSWER), gate, step("", "stop")])), drain=600)
+    server = ServerThread(build(Settings(drain=600), StagedEngine([step(ANSWER), gate, step("", "stop")])))
     with server as url, httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
         assert gate.reached.wait(10)
         stopping = threading.Thread(target=server.stop)
@@ -78,7 +78,7 @@ def test_an_ended_response_leaves_nothing_in_memory() -> None:
 
 
 def test_an_idle_connection_is_closed_by_the_sdk_before_the_server_closes_it() -> None:
-    server = Server(build(Settings(), StagedEngine([])), lambda: None, "warning")
+    server = Server(build(Settings(), StagedEngine([])), lambda: None)
     assert DEFAULT_CONNECTION_LIMITS.keepalive_expiry is not None
     assert server.config.timeout_keep_alive > 2 * DEFAULT_CONNECTION_LIMITS.keepalive_expiry
 

@@ -163,14 +163,6 @@ def test_a_wrong_frame_gets_an_error_and_the_socket_stays_open(url, frame, error
         assert socket.ask()[-1]["type"] == "response.completed"
 
 
-def test_frames_are_compressed_if_the_client_offers_it(url) -> None:
-    with client(url) as socket:
-        assert "permessage-deflate" in socket.socket.response.headers["Sec-WebSocket-Extensions"]
-        assert socket.ask()[-1]["type"] == "response.completed"
-    with client(url, compression=None) as plain:
-        assert plain.ask()[-1]["type"] == "response.completed"
-
-
 def test_lanes_run_side_by_side_and_each_in_its_order(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
@@ -403,7 +395,7 @@ def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> N
 
 def test_a_drain_completes_what_runs_fails_new_requests_and_waits_for_no_idle_socket() -> None:
     gate = Gate()
-    server = ServerThread(build(Settings(), StagedEngine([gate, step(ANSWER, "stop")])), drain=600)
+    server = ServerThread(build(Settings(drain=600), StagedEngine([gate, step(ANSWER, "stop")])))
     with server as url, client(url) as socket, client(url) as idle:
         socket.send(STAGED)
         assert gate.reached.wait(PATIENCE)

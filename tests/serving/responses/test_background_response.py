@@ -15,12 +15,12 @@ from interlock.events.sse import SseWriter
 from interlock.judges import judge
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses import archive as archive_module
 from interlock.serving.responses import background_response as background
 from interlock.serving.responses.archive import Archive, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.context import RequestContext
 from interlock.serving.responses.conversation_lease import ConversationLease
+from interlock.serving.settings import Times
 from interlock.serving.store import Conflict, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
 from interlock.testing.legality import assert_legal
 
@@ -29,7 +29,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 @define(eq=False)
-class Times:
+class Clock:
     """A clock that is set by hand."""
 
     now: float = 0.0
@@ -70,7 +70,9 @@ class Unreliable(MemoryStore):
 def quick(monkeypatch):
     """What is waited for in a server of a store that is down is not waited for here."""
     monkeypatch.setattr(background, "RETRY_DELAY", 0.0)
-    monkeypatch.setattr(archive_module, "POLL_SECONDS", 0.01)
+
+
+FAST = Times(maintenance=0.0, poll=0.01)
 
 
 def run_of(*script, dialect=OPENAI, lease=None, **body):
@@ -99,7 +101,7 @@ def last(frames):
 
 async def run_to_end(store, *script):
     """Make a response, and give its events and what is stored of it."""
-    archive = Archive(store)
+    archive = Archive(store, FAST)
     background_registry = BackgroundRegistry(archive)
     run = run_of(*script)
     queued = await background_registry.begin(run)
@@ -123,9 +125,9 @@ def test_a_write_that_fails_again_and_again_is_logged_once(caplog) -> None:
 
 def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_response(monkeypatch) -> None:
     async def lost():
-        times = Times()
+        times = Clock()
         store = Unreliable(clock=times, down={"append": 10**6, "finish": 10**6})
-        archive, gate = Archive(store), Gate()
+        archive, gate = Archive(store, FAST), Gate()
         background_registry = BackgroundRegistry(archive)
         run = run_of(step(REASONING), gate, *steps(ANSWER))
         queued = await background_registry.begin(run)
@@ -165,12 +167,12 @@ async def abandoned(store, times, count, dialect=OPENAI):
 @pytest.mark.parametrize("count", [0, 3, 6, 9])
 def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_has_written(count, cancelled) -> None:
     async def ended():
-        times = Times()
+        times = Clock()
         store = MemoryStore(clock=times)
         response_id, frames, _ = await abandoned(store, times, count)
         if cancelled:
             await store.cancel(TENANT, response_id)
-        read_on = await read(Archive(store), response_id)
+        read_on = await read(Archive(store, FAST), response_id)
         return frames, read_on, (await store.get(TENANT, response_id)).response
 
     frames, read_on, response = asyncio.run(ended())
@@ -182,7 +184,7 @@ def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_h
 
 def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None:
     async def raced():
-        times = Times()
+        times = Clock()
         store = MemoryStore(clock=times)
         response_id, frames, lease = await abandoned(store, times, 6)
         taken = [await adopt(store, TENANT, response_id, f"process {number}") for number in range(3)]
@@ -195,10 +197,10 @@ def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None
 
 def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_them() -> None:
     async def swept():
-        times = Times()
+        times = Clock()
         store = MemoryStore(clock=times)
         response_id, _, _ = await abandoned(store, times, 6)
-        archive = Archive(store)
+        archive = Archive(store, FAST)
         with store.subscribe(TENANT, response_id) as watch:
             async with archive.maintained():
                 while (await store.get(TENANT, response_id)).response["status"] == "queued":
@@ -214,7 +216,7 @@ def test_a_log_that_was_trimmed_says_which_events_have_expired() -> None:
         _, stored = await run_to_end(store, *steps(ANSWER))
         store._connection.execute("DELETE FROM event WHERE number < 4")
         store._connection.execute("UPDATE response SET oldest = 4")
-        archive = Archive(store)
+        archive = Archive(store, FAST)
         with pytest.raises(ApiError) as refused:
             await archive.tail(TENANT, stored, 3)
         return refused.value.code, str(refused.value), len(await read(archive, stored.id, 4))
@@ -232,8 +234,8 @@ def test_a_log_that_was_trimmed_says_which_events_have_expired() -> None:
 def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so(taken, dialect) -> None:
     async def bereft():
         store = MemoryStore()
-        response_id, _, lease = await abandoned(store, Times(), 6, dialect)
-        tail = await Archive(store).tail(TENANT, await store.get(TENANT, response_id))
+        response_id, _, lease = await abandoned(store, Clock(), 6, dialect)
+        tail = await Archive(store, FAST).tail(TENANT, await store.get(TENANT, response_id))
         async with aclosing(tail.frames()) as tail:
             frames = await anext(tail)
             if taken == "trimmed":
@@ -257,10 +259,10 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(ended) -> None:
     async def deleted():
-        times = Times()
+        times = Clock()
         store = MemoryStore(clock=times)
         response_id, _, _ = await abandoned(store, times, 6)
-        archive = Archive(store)
+        archive = Archive(store, FAST)
         if ended:
             await adopt(store, TENANT, response_id, "another")
         tail = await archive.tail(TENANT, await store.get(TENANT, response_id))
@@ -280,7 +282,7 @@ def test_a_response_that_is_not_in_the_background_leaves_nothing_when_it_is_dele
         store = MemoryStore()
         stored = StoredResponse({"id": "resp_1", "status": "completed", "background": False, "output": []}, ())
         await store.put(TENANT, stored)
-        await Archive(store).delete(TENANT, stored)
+        await Archive(store, FAST).delete(TENANT, stored)
         return (await store.info()).responses
 
     assert asyncio.run(deleted()) == {}
@@ -291,7 +293,7 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
-        background_registry = BackgroundRegistry(Archive(store))
+        background_registry = BackgroundRegistry(Archive(store, FAST))
         run = run_of(*steps(ANSWER), lease=lease)
         await background_registry.begin(run)
         while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
@@ -314,7 +316,7 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
         store = Full()
         await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
-        background_registry = BackgroundRegistry(Archive(store))
+        background_registry = BackgroundRegistry(Archive(store, FAST))
         run = run_of(*steps(ANSWER), lease=lease)
         with pytest.raises(StoreFull):
             await background_registry.begin(run)
@@ -323,7 +325,7 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
     assert asyncio.run(refused())
 
 
-def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(monkeypatch) -> None:
+def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back() -> None:
     class Looked(MemoryStore):
         down = True
         looks = 0
@@ -342,7 +344,7 @@ def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(m
 
     async def watched():
         store = Looked()
-        archive = Archive(store)
+        archive = Archive(store, FAST)
         archive.require_store()
         async with archive.maintained():
             with pytest.raises(StoreDown):
@@ -350,7 +352,6 @@ def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back(m
             store.down = False
             (await look(store, archive))()
 
-    monkeypatch.setattr(archive_module, "MAINTENANCE_SECONDS", 0.0)
     asyncio.run(watched())
 
 
@@ -378,13 +379,13 @@ def renumbered(frames):
 )
 def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_stored(unknown, place) -> None:
     async def ended():
-        times = Times()
+        times = Clock()
         store = MemoryStore(clock=times)
         run = run_of(step(REASONING), *steps(ANSWER))
         queued, frames = await ended_run(run)
         frames = renumbered([*frames[:place], *unknown, *frames[place:6]])
         await store.append(await store.enqueue(TENANT, queued, "killed"), 0, frames)
-        archive = Archive(store)
+        archive = Archive(store, FAST)
         before = (await archive.get(TENANT, queued.id)).response
         times.now += 16
         read_on = await asyncio.wait_for(read(archive, queued.id), 20)
@@ -417,7 +418,7 @@ class Forgetful(MemoryStore):
 def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) -> None:
     async def forgotten():
         store, gate = Forgetful(), Gate()
-        archive = Archive(store)
+        archive = Archive(store, FAST)
         background_registry = BackgroundRegistry(archive)
         queued = await background_registry.begin(run_of(step(REASONING), gate, *steps(ANSWER)))
         early, frames = await archive.tail(TENANT, await store.get(TENANT, queued.id)), []
@@ -449,7 +450,7 @@ def test_a_reader_of_events_that_the_store_has_lost_is_told_so_instead_of_an_emp
     async def late():
         store = MemoryStore()
         frames, stored = await run_to_end(store, *steps(ANSWER))
-        return [await read(Archive(store), stored.id, len(frames) + more) for more in (0, 1)]
+        return [await read(Archive(store, FAST), stored.id, len(frames) + more) for more in (0, 1)]
 
     nothing, (error,) = asyncio.run(late())
     assert nothing == []

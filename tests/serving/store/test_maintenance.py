@@ -11,8 +11,9 @@ from interlock.events.resource import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver
-from interlock.serving.responses import archive as module
+from interlock.serving.responses import archive
 from interlock.serving.responses.archive import Archive
+from interlock.serving.settings import Times
 from interlock.serving.store import LEASE, StoreDown, StoredResponse
 
 NEVER = 3600.0
@@ -55,16 +56,15 @@ async def status(store, number):
 
 
 def messages(caplog):
-    return [record.getMessage() for record in caplog.records if record.name == module.__name__]
+    return [record.getMessage() for record in caplog.records if record.name == archive.__name__]
 
 
-def test_a_store_that_is_full_of_expired_responses_is_used_again(monkeypatch, make_store) -> None:
-    monkeypatch.setattr(module, "MAINTENANCE_SECONDS", 0.01)
+def test_a_store_that_is_full_of_expired_responses_is_used_again(make_store) -> None:
     clock = Clock()
     store = make_store("sqlite", ttl=60, clock=clock, max_bytes=5 * 2**20)
 
     async def scenario():
-        archive = Archive(store)
+        archive = Archive(store, Times(maintenance=0.01))
         with pytest.raises(StoreDown):
             await fill(archive)
         clock.now += 60
@@ -84,8 +84,7 @@ def test_a_store_that_is_full_of_expired_responses_is_used_again(monkeypatch, ma
     assert asyncio.run(scenario()) == {"ended": 1}
 
 
-def test_an_outage_is_logged_when_it_begins_and_when_it_ends(monkeypatch, make_store, caplog) -> None:
-    monkeypatch.setattr(module, "MAINTENANCE_SECONDS", 0.01)
+def test_an_outage_is_logged_when_it_begins_and_when_it_ends(make_store, caplog) -> None:
     caplog.set_level(logging.WARNING)
     store = make_store("memory")
     enqueue, put, probes = store.enqueue, store.put, []
@@ -97,7 +96,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(monkeypatch, make_s
     store.put = store.enqueue = down
 
     async def scenario():
-        archive = Archive(store)
+        archive = Archive(store, Times(maintenance=0.01))
         with pytest.raises(StoreDown):
             await archive.enqueue("", large(1))
         with pytest.raises(StoreDown, match="The cable is unplugged"):
@@ -113,8 +112,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(monkeypatch, make_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_responses_of_a_lost_server_are_ended_in_one_round(monkeypatch, make_store, kind) -> None:
-    monkeypatch.setattr(module, "MAINTENANCE_SECONDS", NEVER)
+def test_all_responses_of_a_lost_server_are_ended_in_one_round(make_store, kind) -> None:
     clock = Clock()
     store = make_store(kind, clock=clock)
 
@@ -126,15 +124,14 @@ def test_all_responses_of_a_lost_server_are_ended_in_one_round(monkeypatch, make
         async def all_ended():
             return (await store.info()).responses == {"ended": 40}
 
-        async with Archive(store).maintained():
+        async with Archive(store, Times(maintenance=NEVER)).maintained():
             await until(all_ended)
             return {await status(store, number) for number in range(40)}
 
     assert asyncio.run(scenario()) == {"failed"}
 
 
-def test_responses_that_cannot_be_ended_delay_no_other_and_are_logged_once(monkeypatch, make_store, caplog) -> None:
-    monkeypatch.setattr(module, "MAINTENANCE_SECONDS", 0.01)
+def test_responses_that_cannot_be_ended_delay_no_other_and_are_logged_once(make_store, caplog) -> None:
     clock = Clock()
     store = make_store("memory", clock=clock)
     adopt, attempts = store.adopt, []
@@ -153,7 +150,7 @@ def test_responses_that_cannot_be_ended_delay_no_other_and_are_logged_once(monke
             clock.now += 0.001
             await enqueue(store, number)
         clock.now += LEASE
-        archive = Archive(store)
+        archive = Archive(store, Times(maintenance=0.01))
         async with archive.maintained():
             await until(lambda: asyncio.sleep(0, len(attempts) >= 60))
             archive.require_store()

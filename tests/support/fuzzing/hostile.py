@@ -20,7 +20,7 @@ from typing import Final
 import httpx
 from attrs import frozen
 from live.mcp_servers import plain, running
-from live.raw_socket import DEFLATE, MIB, deflated, framed, raw_socket
+from live.raw_socket import DEFLATE, MIB, framed, raw_socket
 from live.watched import PATIENCE, Watch, serving
 from websockets.frames import Opcode
 
@@ -139,15 +139,14 @@ def file_of(size: int) -> list[object]:
     return [{"role": "user", "content": [{"type": "input_file", "filename": "a", "file_data": "x" * size}]}]
 
 
-def text(data: bytes, *, rsv1: bool = False) -> bytes:
-    """Return a text frame; `rsv1` marks it as compressed."""
-    return framed(Opcode.TEXT, data, rsv1=rsv1)
+def text(data: bytes) -> bytes:
+    """Return a text frame."""
+    return framed(Opcode.TEXT, data)
 
 
 FRAMES: Final[Mapping[str, Callable[[], Iterable[tuple[bytes, int]]]]] = {
     "(for comparison) a frame with nothing special": lambda: [(text(created()), 1)],
     "a frame of one string of 31 MiB": lambda: [(text(created(input=file_of(31 * MIB))), 1)],
-    "a frame of 31 KB that inflates to 31 MiB": lambda: [(text(deflated(created(input=file_of(31 * MIB))), rsv1=True), 1)],
     "a frame of 3 MB of lone surrogates": lambda: [(text(created().replace(b"Hello: Paris", rb"\ud800" * 500_000)), 1)],
     "a frame of 60,000 values": lambda: [(text(created(metadata={"a": [1] * 60_000})), 1)],
     "a frame of 5,001 items": lambda: [(text(created(input=[{"role": "user", "content": "a"}] * 5_001)), 1)],

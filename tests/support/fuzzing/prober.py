@@ -13,7 +13,7 @@ from live.watched import PATIENCE, Watch, memory_of
 from websockets.frames import Opcode
 
 from interlock.events.json import dumps, members
-from interlock.serving.http.request_body import MAX_BODY_BYTES
+from interlock.serving.settings import Settings
 from interlock.testing import assert_legal
 from interlock.verify.oracle import check
 
@@ -66,7 +66,7 @@ class Prober:
         with raw_socket(self.url) as client:
             client.send_all(framed(Opcode.TEXT, content))
             events = client.turn()
-            if len(content) > MAX_BODY_BYTES:
+            if len(content) > Settings().max_body_bytes:
                 assert events[-1]["type"] == "closed", events
                 return "socket closed"
             client.send(Opcode.TEXT, b"[]")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -17,7 +16,6 @@ HEAD: Final = (
     "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{more}\r\n"
 )
 DEFLATE: Final = "sec-websocket-extensions: permessage-deflate\r\n"
-TAIL: Final = b"\x00\x00\xff\xff"
 ENDS: Final = {"response.completed", "response.incomplete", "response.failed", "response.steer.failed", "error"}
 PATIENCE: Final = 300
 MIB: Final = 2**20
@@ -34,7 +32,6 @@ class RawSocket:
 
     def __init__(self, connection: socket.socket, head: str, received: bytes) -> None:
         self.connection, self.head, self.received = connection, head, received
-        self._inflater = zlib.decompressobj(wbits=-15)
 
     def send(self, opcode: int, data: bytes = b"", *, fin: bool = True, rsv1: bool = False) -> None:
         """Send a frame."""
@@ -68,7 +65,7 @@ class RawSocket:
         if len(self.received) < max(head, end):
             return None
         data, self.received = self.received[head:end], self.received[end:]
-        return first & 15, self._inflater.decompress(data + TAIL) if first & 64 else data
+        return first & 15, data
 
     def closed(self) -> int | None:
         """Return the code with which the server closes the connection; None if it says nothing."""
@@ -96,12 +93,6 @@ def framed(opcode: int, data: bytes = b"", *, fin: bool = True, rsv1: bool = Fal
     """Return a frame as a client sends it."""
     sent = Frame(Opcode(opcode), data, fin).serialize(mask=True)
     return bytes([sent[0] | 64 * rsv1]) + sent[1:]
-
-
-def deflated(data: bytes) -> bytes:
-    """Return a message, compressed as a client does it."""
-    compressor = zlib.compressobj(wbits=-12)
-    return (compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH)).removesuffix(TAIL)
 
 
 @contextmanager

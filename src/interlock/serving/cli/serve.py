@@ -106,14 +106,13 @@ def serve(**_options: object) -> None:
         reporting.add(asyncio.create_task(report()))  # the loop itself keeps no task
 
     if settings.workers == 1:
-        server.serve(application, listening, on_ready=on_ready, log_level=settings.log_level, drain=settings.drain)
+        server.serve(application, listening, on_ready=on_ready)
     else:
         from interlock.serving.http.workers import Supervisor
         from interlock.serving.responses.active_runs import Slots
 
         slots = Slots.shared(settings.max_streams, settings.workers)
-        level, drain = settings.log_level, settings.drain
-        Supervisor(lambda each: create(slots=each), listening, slots, on_ready, level, drain, keys).run()
+        Supervisor(lambda each: create(slots=each), listening, slots, on_ready, settings.drain, keys).run()
 
 
 async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:

@@ -55,7 +55,7 @@ from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
-from interlock.serving.responses.active_runs import GRACE, ActiveRuns
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.compaction import summary_of
 from interlock.serving.responses.run import NullWriter
@@ -226,7 +226,7 @@ class Api:
                 yield
             finally:
                 self.service.active_runs.end()
-                await self.background_registry.wait(GRACE)
+                await self.background_registry.wait(self.settings.times.grace)
                 await self.service.engine.close()
                 if self.service.tools is not None:
                     await self.service.tools.close()

@@ -1,32 +1,25 @@
 """uvicorn's WebSocket protocol with limits: it parses input in slices, as the application reads it.
 
-uvicorn's own protocol parses all input at once, inflates a message in one step, accepts any number of frames for a message, and
-answers the pings of a client that does not read.
+uvicorn's own protocol parses all input at once, accepts any number of frames for a message, and answers the pings of a client
+that does not read. Messages are never compressed: deltas of a hundred bytes gain nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import zlib
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from itertools import chain
+from collections.abc import Generator
 from time import perf_counter
 from typing import Any, Final
 
 from uvicorn._types import ASGIReceiveEvent
 from uvicorn.config import WS_PROTOCOLS
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.extensions import Extension
-from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request
-from websockets.typing import ExtensionParameter
 
 from interlock.serving.http.request_body import SLICE as DECODED_SLICE
-from interlock.serving.http.request_body import Decoder
-from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import STRETCH
 
 SLICE: Final = 1024  # bytes to parse in one step; they can hold hundreds of frames
@@ -35,66 +28,11 @@ MAX_SMALL: Final = 1000  # how many counted frames a client may send in one `PER
 PERIOD: Final = 1.0  # seconds
 ABORT_SECONDS: Final = 10.0  # from the close to the abort, for the client to read the rest
 
-DEFLATE_TAIL: Final = b"\x00\x00\xff\xff"
-"""The bytes that a sender leaves out at the end of a compressed message (RFC 7692, section 7.2.1)."""
-
 
 def install() -> None:
     """Make this uvicorn's default protocol, which vLLM's server uses, if the installed uvicorn supports it."""
     if hasattr(WebSocketsSansIOProtocol, "keepalive_timeout"):
         WS_PROTOCOLS["auto"] = f"{__name__}:{BoundedProtocol.__name__}"
-
-
-class DeflateFactory(ServerPerMessageDeflateFactory):
-    """Negotiates permessage-deflate with small windows, to save memory.
-
-    It names `server_max_window_bits` only if the client has offered it. Every client can read a smaller window, but some refuse a
-    handshake that names the parameter.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(server_max_window_bits=12, client_max_window_bits=12, compress_settings={"memLevel": 5})
-
-    def process_request_params(
-        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[Extension]
-    ) -> tuple[list[ExtensionParameter], PerMessageDeflate]:
-        """Return the parameters of the answer, and the extension."""
-        answered, extension = super().process_request_params(params, accepted_extensions)
-        offered = {name for name, _ in params}
-        return [each for each in answered if each[0] in offered or each[0] != "server_max_window_bits"], extension
-
-
-class CompressedFrame(Frame):
-    """The first frame of a compressed message."""
-
-
-class LazyDeflate(Extension):
-    """permessage-deflate that leaves received frames compressed; `inflate` decompresses a message in slices."""
-
-    def __init__(self, inner: PerMessageDeflate) -> None:
-        self.name = inner.name
-        self.inner = inner
-        self._decoder = self._new_decoder()
-
-    def encode(self, frame: Frame) -> Frame:
-        return self.inner.encode(frame)
-
-    def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
-        """Return a frame unchanged, but mark the first one of a compressed message."""
-        del max_size
-        if not frame.rsv1 or frame.opcode not in {Opcode.TEXT, Opcode.BINARY}:
-            return frame
-        return CompressedFrame(frame.opcode, frame.data, frame.fin, rsv2=frame.rsv2, rsv3=frame.rsv3)
-
-    def inflate(self, message: bytes) -> Iterator[bytes]:
-        """Yield the slices of a decompressed message."""
-        if self.inner.remote_no_context_takeover:
-            self._decoder = self._new_decoder()
-        return chain(self._decoder.decompress(message), self._decoder.decompress(DEFLATE_TAIL))
-
-    def _new_decoder(self) -> Decoder:
-        bits = self.inner.remote_max_window_bits
-        return Decoder("permessage-deflate", lambda: zlib.decompressobj(-bits), zlib.error)
 
 
 class BoundedProtocol(WebSocketsSansIOProtocol):
@@ -106,13 +44,11 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's arguments
         super().__init__(*args, **options)
-        if self.conn.available_extensions:
-            self.conn.available_extensions = [DeflateFactory()]
+        self.conn.available_extensions = []
         self._unparsed = bytearray()
-        self._deflate: Sequence[LazyDeflate] = ()
-        self._first = Frame(Opcode.TEXT, b"")  # the first frame of the incomplete message
+        self._opcode = Opcode.TEXT  # of the incomplete message
         self._message = bytearray()
-        self._messages: deque[tuple[Frame, bytes]] = deque()  # complete messages, each with its first frame
+        self._messages: deque[tuple[Opcode, bytes]] = deque()  # complete messages
         self._steps = self._work()
         self._next_turn: asyncio.Handle | None = None
         self._abort: asyncio.Handle | None = None
@@ -162,12 +98,6 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         if self in self.connections:
             self._abort_later()
 
-    def handle_connect(self, event: Request) -> None:
-        """Open the connection, and let only `LazyDeflate` decompress its messages."""
-        super().handle_connect(event)
-        self._deflate = [LazyDeflate(each) for each in self.conn.extensions if isinstance(each, PerMessageDeflate)]
-        self.conn.extensions = [*self._deflate]
-
     def handle_events(self) -> None:
         """Handle the parsed frames."""
         for event in self.conn.events_received():
@@ -188,13 +118,13 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             case Opcode.CLOSE:
                 self.handle_close(frame)
             case _ if frame.fin and frame.opcode is not Opcode.CONT:
-                self._messages.append((frame, bytes(frame.data)))
+                self._messages.append((frame.opcode, bytes(frame.data)))
             case _:
                 self._message += frame.data
                 if frame.opcode is not Opcode.CONT:
-                    self._first = frame
+                    self._opcode = frame.opcode
                 if frame.fin:
-                    self._messages.append((self._first, bytes(self._message)))
+                    self._messages.append((self._opcode, bytes(self._message)))
                     self._message = bytearray()
 
     def _is_excessive(self, frame: Frame) -> bool:
@@ -236,33 +166,23 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             else:
                 yield False
 
-    def _deliver(self, first: Frame, message: bytes) -> Generator[bool]:
-        """Inflate and decode a message in slices, and queue it for the application."""
-        decoder, text, binary = getincrementaldecoder("utf-8")(), list[str](), bytearray()
-        is_text, size, max_size = first.opcode is Opcode.TEXT, 0, self.config.ws_max_size
+    def _deliver(self, opcode: Opcode, message: bytes) -> Generator[bool]:
+        """Decode a message in slices, and queue it for the application."""
+        if opcode is Opcode.BINARY:
+            if not self.close_sent:
+                self.queue.put_nowait({"type": "websocket.receive", "bytes": message})
+            return
+        decoder, text = getincrementaldecoder("utf-8")(), list[str]()
         try:
-            for part in self._deflate[0].inflate(message) if isinstance(first, CompressedFrame) else _slices(message):
-                size += len(part)
-                if size > max_size:
-                    self._fail(CloseCode.MESSAGE_TOO_BIG, f"over size limit ({max_size} bytes)")
-                    return
-                if is_text:
-                    text.append(decoder.decode(part))
-                else:
-                    binary += part
+            for start in range(0, len(message), DECODED_SLICE):
+                text.append(decoder.decode(message[start : start + DECODED_SLICE]))
                 yield True
             text.append(decoder.decode(b"", final=True))
-        except ApiError:
-            self._fail(CloseCode.INVALID_DATA, "the message could not be decompressed")
         except UnicodeDecodeError as error:
             self._fail(CloseCode.INVALID_DATA, f"{error.reason} at position {error.start}")
         else:
-            if self.close_sent:
-                return
-            if is_text:
+            if not self.close_sent:
                 self.queue.put_nowait({"type": "websocket.receive", "text": "".join(text)})
-            else:
-                self.queue.put_nowait({"type": "websocket.receive", "bytes": bytes(binary)})
 
     def _fail(self, code: CloseCode, reason: str) -> None:
         self.conn.fail(code, reason)
@@ -276,7 +196,3 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         self._unparsed.clear()
         self._message = bytearray()
         self._messages.clear()
-
-
-def _slices(message: bytes) -> Iterator[bytes]:
-    return (message[start : start + DECODED_SLICE] for start in range(0, len(message), DECODED_SLICE))

@@ -17,7 +17,6 @@ from interlock.serving.requests.body import JsonBudget
 from interlock.serving.requests.runtime import Yielder
 
 JSON: Final = "application/json"
-MAX_BODY_BYTES: Final = 32 * 2**20
 
 DISCARDED: Final = 64 * 2**20
 """How many bytes beyond the limit of a body are read and discarded, so that the client can read the error."""

@@ -25,13 +25,9 @@ from starlette.applications import Starlette
 from interlock.fsm.table import Machine
 from interlock.serving.http.app import Application
 from interlock.serving.http.direct_protocol import DirectProtocol
-from interlock.serving.http.request_body import MAX_BODY_BYTES
 from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
-from interlock.serving.responses.active_runs import GRACE, ActiveRuns
-
-KEEP_ALIVE: Final = 75
-"""Seconds after which the server closes an idle connection. A client that does not close it earlier loses a request that it sends
-at that moment. httpx, which the SDK uses, closes idle connections after five seconds, which is also uvicorn's default."""
+from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.settings import Settings
 
 UNSENT: Final = 64 * 2**10
 """How many unsent bytes the system buffers for a connection; by default, it buffers megabytes for a client that does not read.
@@ -43,31 +39,37 @@ STARTUP_FAILURE: Final = 3  # uvicorn's exit status
 class Server(uvicorn.Server):
     """uvicorn's server, extended to drain, and to end the open responses of its application before it waits for them.
 
-    `drain` is the number of seconds for which responses in progress may go on.
+    The application has the settings; one that is not an `Application`, such as the viewer, has the defaults.
     """
 
-    def __init__(self, app: Starlette, on_ready: Callable[[], None], log_level: str, *, drain: float = 0.0) -> None:
+    def __init__(self, app: Starlette, on_ready: Callable[[], None]) -> None:
+        settings = app.api.settings if isinstance(app, Application) else Settings()
+        level = settings.log_level
         config = uvicorn.Config(
             app,
             log_config=None,  # the process sets up logging
-            log_level="info" if log_level == "debug" else log_level,  # the debug messages of a WebSocket have its frames
-            access_log=log_level in {"debug", "info"},
-            timeout_graceful_shutdown=GRACE,
-            timeout_keep_alive=KEEP_ALIVE,
+            log_level="info" if level == "debug" else level,  # the debug messages of a WebSocket have its frames
+            access_log=level in {"debug", "info"},
+            timeout_graceful_shutdown=settings.times.grace,
+            timeout_keep_alive=settings.times.idle,
             http=_protocol(app),
             ws=_open_socket,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - uvicorn only calls it
-            ws_max_size=MAX_BODY_BYTES,
+            ws_max_size=settings.max_body_bytes,
         )
         super().__init__(config)
         self._active_runs: ActiveRuns = app.state.active_runs
         self._open_sockets: ActiveRuns = app.state.open_sockets
         self._on_ready = on_ready
-        self._drain = drain
+        self._drain = settings.drain
+        self._times = settings.times
         self._deadline = inf
         self._signal: int | None = None
         self._machine = Machine.at_start(SERVER)
+        self._woken = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         with suppress(SystemExit):  # uvicorn 0.46 only returns
             await super().startup(sockets)
         self._fire(ServerTrigger.READY if self.started else ServerTrigger.FAIL)
@@ -85,9 +87,20 @@ class Server(uvicorn.Server):
             self._drain, self._deadline = 0.0, 0.0
         if ServerEffect.DRAIN in self._machine.state.rows.get(ServerTrigger.STOP, (None, ()))[1]:
             self._fire(ServerTrigger.STOP)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def main_loop(self) -> None:
+        """Look every `tick` seconds, and after `stop`, whether to stop."""
+        counter = 0
+        while not await self.on_tick(counter):
+            counter += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), self._times.tick)
+            self._woken.clear()
 
     async def on_tick(self, counter: int) -> bool:
-        """End the drain if it is over; uvicorn calls this ten times a second."""
+        """End the drain if it is over."""
         if ServerTrigger.IDLE in self._machine.state.rows:
             if self._is_idle:
                 self._fire(ServerTrigger.IDLE)
@@ -123,7 +136,7 @@ class Server(uvicorn.Server):
         """End the open responses and WebSockets, then shut the server down."""
         self._active_runs.end()
         self._open_sockets.end()
-        await self._open_sockets.wait(GRACE)  # otherwise uvicorn closes them before their last events
+        await self._open_sockets.wait(self._times.grace)  # otherwise uvicorn closes them before their last events
         await super().shutdown(sockets)
         self._fire(ServerTrigger.CLOSE)
 
@@ -186,9 +199,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(
-    app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None], log_level: str = "warning", drain: float = 0.0
-) -> None:
+def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None]) -> None:
     """Serve an application on a socket from `listen` until a signal ends it.
 
     `on_ready` is called in the event loop once connections are accepted.
@@ -198,21 +209,18 @@ def serve(
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
-    server = Server(app, ready, log_level, drain=drain)
+    server = Server(app, ready)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server.run([listener])
 
 
 class ServerThread:
-    """Serves an application in a thread: a context manager that returns the URL, and shuts the server down at its end.
+    """Serves an application in a thread: a context manager that returns the URL, and shuts the server down at its end."""
 
-    `drain` is the number of seconds for which responses in progress may go on.
-    """
-
-    def __init__(self, app: Starlette, *, drain: float = 0.0) -> None:
+    def __init__(self, app: Starlette) -> None:
         self._listener = listen("127.0.0.1", 0)
         self._ready = threading.Event()
-        self._server = Server(app, self._ready.set, "warning", drain=drain)
+        self._server = Server(app, self._ready.set)
         self._thread = threading.Thread(target=self._run, name="interlock-server")
 
     def __enter__(self) -> str:

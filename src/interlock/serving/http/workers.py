@@ -58,8 +58,8 @@ SHUTDOWN_SECONDS: Final = 4 * GRACE
 class WorkerServer(Server):
     """The server of a worker's process, which the supervisor stops; it ignores signals, which a terminal sends to it too."""
 
-    def __init__(self, app: Starlette, channel: socket.socket, log_level: str, drain: float) -> None:
-        super().__init__(app, self._report, log_level, drain=drain)
+    def __init__(self, app: Starlette, channel: socket.socket) -> None:
+        super().__init__(app, self._report)
         self._channel = channel
         self._keys: Keys = app.state.keys
 
@@ -114,7 +114,6 @@ class Supervisor:
     _reserved: socket.socket
     _slots: Sequence[Slots]
     _on_ready: Callable[[], None]
-    _log_level: str = "warning"
     _drain: float = 0.0
     _keys: Keys = field(factory=Keys)
     _workers: list[Worker] = field(init=False)
@@ -243,7 +242,7 @@ class Supervisor:
         for end in (*self._signals, *(each.channel for each in self._workers)):
             if end is not None:
                 end.close()
-        server = WorkerServer(self._application(worker.slots), channel, self._log_level, self._drain)
+        server = WorkerServer(self._application(worker.slots), channel)
         host, port = self._reserved.getsockname()[:2]
         self._reserved.close()
         server.run([listen(host, port, reuse_port=True)])

@@ -26,6 +26,7 @@ from interlock.serving import metrics
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import alongside, is_fault
+from interlock.serving.settings import Times
 from interlock.serving.store import (
     SHARED,
     Addition,
@@ -45,12 +46,10 @@ NOT_STREAMED: Final = ApiError(
     400, "Only a background response can be streamed again.", param="stream", code="unsupported_parameter"
 )
 
-MAINTENANCE_SECONDS: Final = 5.0  # between two rounds of maintenance
 ADOPTED_AT_ONCE: Final = 16  # the most responses with a lost owner that a server ends at the same time
 SWEEP_EVERY: Final = 120  # rounds
 
 PAGE: Final = 256  # events in one read
-POLL_SECONDS: Final = 1.0  # after which a reader reads again without a notification
 
 LOST: Final = Fault("server_error", "The server that made the response was lost.")
 EVENTS_LOST: Final = Fault("server_error", "The store has lost events of the response.")
@@ -93,6 +92,7 @@ class Archive:
     """
 
     store: ResponseStore
+    times: Times = field(factory=Times)
     name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
     _outage: StoreDown | None = field(default=None, init=False)
     _blocked: set[ResponseKey] = field(factory=set[ResponseKey], init=False)
@@ -154,14 +154,14 @@ class Archive:
         if log is not None and start < log.oldest:
             message = f"The events before number {log.oldest} have expired."
             raise ApiError(400, message, param="starting_after", code="events_expired")
-        return Tail(self.store, tenant, stored.id, self.name, start)
+        return Tail(self.store, tenant, stored.id, self.name, self.times.poll, start)
 
     async def cancel(self, tenant: str, response_id: str) -> None:
         """Ask the owner of a response, in any process, to cancel it, and wait for its end; an ended response is unchanged."""
         await self.store.cancel(tenant, response_id)
         log = await self.store.read(tenant, response_id, 0, 1)
         if log is not None:
-            async for _ in Tail(self.store, tenant, response_id, self.name, log.following).frames():
+            async for _ in Tail(self.store, tenant, response_id, self.name, self.times.poll, log.following).frames():
                 pass
 
     async def delete(self, tenant: str, stored: StoredResponse) -> None:
@@ -197,7 +197,7 @@ class Archive:
                     raise
                 logger.exception("the store could not be maintained")
             rounds += 1
-            await asyncio.sleep(MAINTENANCE_SECONDS)
+            await asyncio.sleep(self.times.maintenance)
 
     async def _end_outage(self) -> None:
         """If the store was down, try to write to it; expired responses may have filled it."""
@@ -254,6 +254,7 @@ class Tail:
     tenant: str
     response_id: str
     owner: str  # the name of this process, if it takes over the lease
+    poll: float  # seconds after which it reads again without a notification
     start: int = 0
 
     async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
@@ -274,7 +275,7 @@ class Tail:
                 elif log.ended:
                     return
                 elif log.state != "lost" or not await self._take_over():
-                    await subscription.wait(POLL_SECONDS)
+                    await subscription.wait(self.poll)
 
     async def _read(self, first: int) -> Log | None:
         """Read the log. If the store is down, wait for it, because it still has the committed events."""
@@ -282,7 +283,7 @@ class Tail:
             try:
                 return await self.store.read(self.tenant, self.response_id, first, PAGE)
             except StoreDown:
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(self.poll)
 
     async def _take_over(self) -> bool:
         with suppress(StoreDown):
