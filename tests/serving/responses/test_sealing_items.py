@@ -51,7 +51,7 @@ def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_fo
     assert "encrypted_content" not in added
     assert done == events[-1]["response"]["output"][0]
     assert done["content"] == THINKING
-    assert b"think" not in base64.b64decode(done["encrypted_content"])
+    assert b"think" not in base64.urlsafe_b64decode(done["encrypted_content"])
     assert "encrypted_content" not in plain["output"][0]
 
 
