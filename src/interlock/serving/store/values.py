@@ -37,9 +37,9 @@ class StoreDown(StoreError):
 class WrongLayout(StoreDown):
     """The store has a layout that this release of Interlock cannot use."""
 
-    def __init__(self, version: int, needed: int, name: str = "The store") -> None:
+    def __init__(self, version: int, needed: int) -> None:
         advice = "run `interlock store migrate`" if version < needed else "use a newer release"
-        super().__init__(f"{name} has layout {version}, but this release of Interlock needs layout {needed}: {advice}.")
+        super().__init__(f"The store has layout {version}, but this release of Interlock needs layout {needed}: {advice}.")
 
 
 class StoreUnusable(StoreError):

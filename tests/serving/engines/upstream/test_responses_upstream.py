@@ -170,7 +170,7 @@ def test_encrypted_content_goes_through_the_client_and_the_store_and_comes_back_
     with gateway(stream(ended(reasoning, message("Yes."))), api="responses") as (url, upstream):
         first = post(url, **wanted)
         assert first["output"][0]["encrypted_content"] != "gAAA"
-        assert b"gAAA" not in base64.b64decode(first["output"][0]["encrypted_content"])
+        assert b"gAAA" not in base64.urlsafe_b64decode(first["output"][0]["encrypted_content"])
         post(url, previous_response_id=first["id"], **wanted)
         post(url, input=[*first["output"], USER], **wanted)
     expected = {"type": "reasoning", "summary": reasoning["summary"], "encrypted_content": "gAAA"}
