@@ -14,7 +14,7 @@ from interlock.events import Writer
 from interlock.fsm import Clock, Ids
 from interlock.fsm.driver import ResponseDriver
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.shortcut import Shortcut
+from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.context import RequestContext
 from interlock.serving.responses.run import ResponseRun
@@ -47,9 +47,9 @@ class OneRun(PendingRun[T], Generic[T]):
     """The run, once it is admitted."""
 
     @asynccontextmanager
-    async def admitted(self, shortcut: Shortcut[list[T]] | None = None) -> AsyncGenerator[ResponseRun[T]]:
+    async def admitted(self, client: ClientSocket[T] | None = None) -> AsyncGenerator[ResponseRun[T]]:
         """Keep the run, too."""
-        async with PendingRun.admitted(self, shortcut) as self.run:
+        async with PendingRun.admitted(self, client) as self.run:
             yield self.run
 
     async def events(self) -> AsyncGenerator[list[T], None]:

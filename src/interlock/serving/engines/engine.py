@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
@@ -216,8 +216,8 @@ class Generation:
         """Generate one turn; see `Engine.generate`."""
         return self.engine.generate(turn)
 
-    def shorten(self, shortcut: Shortcut[Sequence[Chunk]]) -> None:
-        """Allow `generate` to pass chunks before the last output to the shortcut, instead of yielding them."""
+    def shorten(self, shortcut: Shortcut[Any]) -> None:
+        """Allow `generate` to connect the shortcut, which takes what it would yield before the last output."""
         del shortcut
 
     def additions(self) -> Mapping[str, object]:

@@ -25,7 +25,7 @@ from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.fsm.deltas import Cancel
 from interlock.serving import metrics
-from interlock.serving.engines.shortcut import Shortcut
+from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError
@@ -52,7 +52,7 @@ KEEP_ALIVE: Final = 15.0
 """The default of the longest silence of a stream, in seconds. Clients give up after minutes, proxies after 50 to 120 seconds."""
 
 BODY: Final = "interlock.body"
-"""The extension of an ASGI scope. Its `shortcut` takes an encoder and returns a `Shortcut`, open while the client reads."""
+"""The extension of an ASGI scope. Its `socket` takes an encoder and returns the `ClientSocket`."""
 
 COMMENT: Final = b": keep-alive\n\n"
 """The server-sent comment that breaks a silence where no event may: every client ignores it."""
@@ -132,17 +132,17 @@ def cancelled_on_disconnect(interrupt: Interrupt, receive: Receive) -> AbstractA
 
 @asynccontextmanager
 async def admitted(
-    pending: PendingRun[T], receive: Receive, shortcut: Shortcut[list[T]] | None = None
+    pending: PendingRun[T], receive: Receive, client: ClientSocket[T] | None = None
 ) -> AsyncGenerator[ResponseRun[T]]:
     """Return the run of a request once it is admitted; if the client disconnects, cancel it."""
-    async with cancelled_on_disconnect(pending.interrupt, receive), pending.admitted(shortcut) as run:
+    async with cancelled_on_disconnect(pending.interrupt, receive), pending.admitted(client) as run:
         yield run
 
 
-def shortcut_to(scope: Scope, encode: Callable[[list[T]], bytes]) -> Shortcut[list[T]] | None:
-    """Return a shortcut for events to the client of a request, if its server has one."""
+def socket_of(scope: Scope, encode: Callable[[list[T]], bytes]) -> ClientSocket[T] | None:
+    """Return the socket of the client of a request, if its server gives it."""
     body = scope.get("extensions", {}).get(BODY)
-    return None if body is None else body["shortcut"](encode)
+    return None if body is None else body["socket"](encode)
 
 
 def _start() -> Message:
@@ -199,11 +199,11 @@ class StreamedAnswer:
             Exception: The request is refused, and nothing is sent; see `PendingRun`.
         """
         run: ResponseRun[bytes] | None = None
-        shortcut: Shortcut[list[bytes]] | None = shortcut_to(scope, b"".join)
+        client: ClientSocket[bytes] | None = socket_of(scope, b"".join)
         unsent: Sequence[bytes] = ()
         has_begun = False
         try:
-            async with admitted(self.pending, receive, shortcut) as run:
+            async with admitted(self.pending, receive, client) as run:
                 unsent = await anext(run)
                 start, has_begun = _start(), True
                 await send(start)

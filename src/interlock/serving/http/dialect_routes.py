@@ -31,7 +31,7 @@ from interlock.events.json import members
 from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
-from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, admitted, answer_error, shortcut_to
+from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, admitted, answer_error, socket_of
 from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
@@ -142,7 +142,7 @@ class TransducedStream(Generic[D]):
         try:
             async with (
                 line.kept_alive(self.api.ping, self.keep_alive),
-                admitted(self.pending, receive, shortcut_to(scope, encode)) as run,
+                admitted(self.pending, receive, socket_of(scope, encode)) as run,
             ):
                 async for entries in run:
                     await self._write(line, run, entries)

@@ -27,7 +27,7 @@ from interlock.parsers import Chunk, Parser
 from interlock.serving import traces
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.generation import fitting
-from interlock.serving.engines.shortcut import Shortcut
+from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.input_items import JsonItem, waits_for_client
@@ -135,8 +135,8 @@ class ResponseRun(Generic[T]):
     archive: Archive | None = None
     is_steered: Callable[[], bool] = field(default=lambda: False)
     """Returns whether the response should end at the next boundary of its output, because its client has sent further input."""
-    shortcut: Shortcut[list[T]] | None = None
-    """Takes the events of a step, instead of the one that iterates, while it is open."""
+    client: ClientSocket[T] | None = None
+    """Takes the events of a shortcut, instead of the one that iterates, while it is open."""
     delivery: Delivery[T] = field(factory=Delivery[T], init=False)
     progress: TurnProgress = field(
         default=Factory(
@@ -315,14 +315,14 @@ class ResponseRun(Generic[T]):
         """Generate one turn."""
         progress, generation = self.progress, self.generation
         progress.begin(self.driver.item_count)
-        parser = generation.parser
-        if self.shortcut is not None:
-            generation.shorten(Shortcut(self.shortcut.is_open, partial(self._take, self.shortcut, parser)))
+        read = partial(self._read, generation.parser)
+        if self.client is not None:
+            generation.shorten(Shortcut(self.client, self.driver, read, self.delivery))
         turn = await fitting(generation, self.next_turn())
         with traces.record("turn", "INTERNAL", {"interlock.turn.index": turn.index}):
             async with aclosing(await generation.start(turn)) as outputs:
                 async for output in outputs:
-                    rewritten = self._read(parser, (output.chunk, *output.more))
+                    rewritten = read((output.chunk, *output.more))
                     progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
                     if output.input_tokens or output.cached_tokens or output.output_tokens:
                         progress.usage = _update_usage(progress.usage, output)
@@ -356,15 +356,6 @@ class ResponseRun(Generic[T]):
         if not progress.turn_output_at:
             progress.turn_output_at = monotonic()
         return self.tools.rewrite(changes)
-
-    def _take(self, shortcut: Shortcut[list[T]], parser: Parser, chunks: Sequence[Chunk]) -> bool:
-        """Deliver the events of chunks over a shortcut. If that fails, the task of the run delivers them."""
-        delivery = self.delivery
-        delivery.events += self.driver.feed(self._read(parser, chunks))
-        if delivery.events:
-            shortcut.take(delivery.events)
-            delivery.events, delivery.taken_at = [], monotonic()
-        return True
 
     def _until_boundary(self, changes: Sequence[Delta]) -> Iterator[Sequence[Delta] | TurnTrigger]:
         """Yield each delta, and `STEER` before the first one at which no item is open and no call waits for the client."""
@@ -431,11 +422,11 @@ class ResponseRun(Generic[T]):
         """Call `write` within the context whenever the response has had no events for some seconds since the last; 0 for never.
 
         It is called only while the run waits for a step, and later events wait for it, so nothing else is written meanwhile. With
-        a shortcut, whose events do not wait, it is called only while that is open, and so writes at once.
+        a `client`, whose events do not wait, it is called only while that is open, and so writes at once.
         """
 
         def is_waiting() -> bool:
-            return self.control.is_waiting and (self.shortcut is None or self.shortcut.is_open())
+            return self.control.is_waiting and (self.client is None or self.client.is_open())
 
         return alongside(self.delivery.keep_alive(seconds, write, is_waiting)) if seconds else nullcontext()
 

@@ -18,7 +18,7 @@ from interlock.fsm.ids import Clock, Ids
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine, Generation, Turn
 from interlock.serving.engines.generation import Silence, fitting
-from interlock.serving.engines.shortcut import Shortcut
+from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
@@ -152,14 +152,14 @@ class PendingRun(Generic[T]):
         return self.control.interrupt
 
     @asynccontextmanager
-    async def admitted(self, shortcut: Shortcut[list[T]] | None = None) -> AsyncGenerator[ResponseRun[T]]:
+    async def admitted(self, client: ClientSocket[T] | None = None) -> AsyncGenerator[ResponseRun[T]]:
         """Return the run of the request once the engine accepts it. It has a slot of the server until the end of the context."""
         service, model = self.service, self.request.model
         with (
             service.active_runs.track(self.interrupt),  # the effects `TAKE` and `FREE`
             observe_run(model, service.engine.model_label(model)) as report,
         ):
-            run = await self._admit(shortcut)
+            run = await self._admit(client)
             try:
                 async with run:
                     yield run
@@ -173,12 +173,12 @@ class PendingRun(Generic[T]):
                 pass
         return run
 
-    async def _admit(self, shortcut: Shortcut[list[T]] | None) -> ResponseRun[T]:
+    async def _admit(self, client: ClientSocket[T] | None) -> ResponseRun[T]:
         """Begin the run, and wait until the engine accepts its first turn, unless the response begins before; or refuse it."""
         control, resources = self.control, AsyncExitStack()
         control.turns.fire(TurnTrigger.BEGIN)
         try:
-            begun = await control.wait(self._begin(resources, shortcut)) if control.goes_on else None
+            begun = await control.wait(self._begin(resources, client)) if control.goes_on else None
             if begun is not None:
                 run, trigger = begun
                 await run.fire(trigger)
@@ -193,7 +193,7 @@ class PendingRun(Generic[T]):
             control.turns.fire(TurnTrigger.LEAVE)
         raise control.take_exit() or refusal
 
-    async def _begin(self, resources: AsyncExitStack, shortcut: Shortcut[list[T]] | None) -> tuple[ResponseRun[T], TurnTrigger]:
+    async def _begin(self, resources: AsyncExitStack, client: ClientSocket[T] | None) -> tuple[ResponseRun[T], TurnTrigger]:
         """Return the run of the resolved request, and the trigger of its first work, once the engine accepts that."""
         service, yielder = self.service, Yielder()
         generates = self.generates and not self.request.prewarms
@@ -223,7 +223,7 @@ class PendingRun(Generic[T]):
             log_with(response_id=driver.id, model=request.model)
             archive = service.archive if request.store else None
             run = ResponseRun(
-                context, service.engine, generation, driver, self.control, resources, tools, archive, self.is_steered, shortcut
+                context, service.engine, generation, driver, self.control, resources, tools, archive, self.is_steered, client
             )
             if request.background or any(tool.get("type") == "mcp" for tool in request.tools):
                 trigger = TurnTrigger.OPEN

@@ -13,7 +13,7 @@ from interlock.serving.engines.upstream import upstream_client
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.upstream_client import SseReader
-from interlock.serving.http.answers import StreamedAnswer
+from interlock.serving.http import answers
 from interlock.serving.settings import UpstreamSettings
 
 KEY = "sk-secret-0123456789"
@@ -189,13 +189,13 @@ def test_thousands_of_calls_in_one_read_are_sent_in_parts(many_events, monkeypat
     calls = [{"index": index, "id": f"call_{index}", "function": function} for index in range(4_000)]
     chunks = [chunk({"tool_calls": [call]}) for call in calls] if many_events else [chunk({"tool_calls": calls})]
     data = b"".join(map(event, [*chunks, chunk({}, "tool_calls"), b"[DONE]"]))
-    sizes, message = [], StreamedAnswer._message
+    sizes, message = [], answers._message
 
-    def record(answer, frames):
+    def record(run, frames):
         sizes.append(len(frames))
-        return message(answer, frames)
+        return message(run, frames)
 
-    monkeypatch.setattr(StreamedAnswer, "_message", record)
+    monkeypatch.setattr(answers, "_message", record)
     with gateway(Reply((data,))) as (url, _):
         events = bodies(post(url).content)
     assert [item["call_id"] for item in events[-1]["response"]["output"]] == [call["id"] for call in calls]

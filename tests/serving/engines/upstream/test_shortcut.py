@@ -13,11 +13,11 @@ from live.dialects import post_chat, post_message
 from live.upstream import CUT, PATIENCE, STALL, Reply, ScriptedUpstream, event, gateway, serve_upstream
 
 from interlock.serving.build import build
+from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.http_client import SMALL, Connection
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses.run import ResponseRun
 from interlock.serving.settings import Settings, UpstreamSettings
 
 WORDS = [f"word{number} " for number in range(40)]
@@ -83,13 +83,13 @@ def reads(monkeypatch):
 @pytest.fixture
 def taken(monkeypatch):
     """The number of outputs that took the shortcut."""
-    counts, take = [], ResponseRun._take
+    counts, deliver = [], Shortcut.deliver
 
-    def count(run, shortcut, parser, chunks):
+    def count(shortcut, chunks):
         counts.append(len(chunks))
-        return take(run, shortcut, parser, chunks)
+        deliver(shortcut, chunks)
 
-    monkeypatch.setattr(ResponseRun, "_take", count)
+    monkeypatch.setattr(Shortcut, "deliver", count)
     return counts
 
 
@@ -145,16 +145,15 @@ def test_a_large_read_takes_no_shortcut(taken, reads):
 
 
 def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, reads, monkeypatch):
-    take = ResponseRun._take
+    deliver = Shortcut.deliver
 
-    def take_with_error(run, shortcut, parser, chunks):
-        goes_on = take(run, shortcut, parser, chunks)
+    def deliver_with_error(shortcut, chunks):
+        deliver(shortcut, chunks)
         if len(taken) == len(WORDS) // 2:
-            run.delivery.events = run.driver.feed(["the last word"])
+            shortcut.unsent.events = shortcut.driver.feed(["the last word"])
             raise RuntimeError("a secret")
-        return goes_on
 
-    monkeypatch.setattr(ResponseRun, "_take", take_with_error)
+    monkeypatch.setattr(Shortcut, "deliver", deliver_with_error)
     content = answered(Reply((*PIECES, *END)), POSTS["responses"], reads)
     numbers = [int(number) for number in re.findall(rb'"sequence_number":(\d+)', content)]
     assert numbers == [*range(len(numbers))]

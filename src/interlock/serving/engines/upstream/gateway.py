@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Factory, define, evolve, field
 from msgspec.structs import replace
@@ -177,7 +176,7 @@ class UpstreamGeneration(Generation):
     no_usage: None = field(default=None, init=False)  # pyright: ignore[reportIncompatibleVariableOverride] - likewise
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
     _observed: ObservedCall | None = field(default=None, init=False)
-    _shortcut: Shortcut[Sequence[Chunk]] | None = field(default=None, init=False)
+    _shortcut: Shortcut[Any] | None = field(default=None, init=False)
 
     async def admit(self, turn: Turn) -> None:
         await self._begin(turn)
@@ -185,28 +184,26 @@ class UpstreamGeneration(Generation):
     async def count(self, turn: Turn) -> int:
         return await self.translator.count(turn)
 
-    def shorten(self, shortcut: Shortcut[Sequence[Chunk]]) -> None:
+    def shorten(self, shortcut: Shortcut[Any]) -> None:
         self._shortcut = shortcut
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         try:
             stream, translator = await self._begin(turn), self.translator
             if self._shortcut is not None:
-                stream.shortcut = _translated(self._shortcut, translator)
+                self._shortcut.connect(stream, translator)
+            has_ended = False
             with stream.redact_keys():
                 try:
-                    async with aclosing(stream.events()) as reads:
-                        async for events in reads:
-                            chunks: list[Chunk] = []
-                            try:
-                                has_ended = _translate(events, translator, chunks)
-                            finally:  # what came before a malformed event counts
-                                for start in range(0, len(chunks), STEP):
-                                    if start:
-                                        await asyncio.sleep(0)
-                                    yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
-                            if has_ended:
-                                break
+                    while not has_ended and (events := await stream.next_events()) is not None:
+                        chunks: list[Chunk] = []
+                        try:
+                            has_ended = translator.read_all(events, chunks)
+                        finally:  # what came before a malformed event counts
+                            for start in range(0, len(chunks), STEP):
+                                if start:
+                                    await asyncio.sleep(0)
+                                yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
                     await stream.drain()
                 except ApiError as error:
                     if error.code not in LOST or translator.finish_reason is None:
@@ -251,27 +248,3 @@ class UpstreamGeneration(Generation):
                 raise
             raise evolve(error, message=error.message + known_models(names)) from error
         return stream
-
-
-def _translate(events: Iterable[bytes], translator: Translator, chunks: list[Chunk]) -> bool:
-    """Add the output in the data of events, up to the end of the turn; return whether the turn has ended with or before them."""
-    for data in events:
-        chunks += translator.read(data)
-        if translator.finish_reason is not None and not translator.usage_follows:
-            break
-    return translator.finish_reason is not None and not translator.usage_follows
-
-
-def _translated(shortcut: Shortcut[Sequence[Chunk]], translator: Translator) -> Shortcut[list[bytes]]:
-    """Return the shortcut for the data of events, up to the end of the turn."""
-
-    def take(events: list[bytes]) -> bool:
-        chunks: list[Chunk] = []
-        try:
-            _translate(events, translator, chunks)
-        finally:
-            if chunks:
-                shortcut.take(chunks)
-        return translator.finish_reason is None
-
-    return Shortcut(shortcut.is_open, take)

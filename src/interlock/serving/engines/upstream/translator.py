@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from typing import ClassVar, Final
@@ -153,6 +153,18 @@ class Translator(ABC):
         Raises:
             ApiError: The event is an error, or malformed.
         """
+
+    def read_all(self, events: Iterable[bytes], chunks: list[Chunk]) -> bool:
+        """Add the output in the data of events, up to the end of the turn; return whether the turn has ended with or before them.
+
+        Raises:
+            ApiError: As for `read`; `chunks` has what came before.
+        """
+        for data in events:
+            chunks += self.read(data)
+            if self.finish_reason is not None and not self.usage_follows:
+                break
+        return self.finish_reason is not None and not self.usage_follows
 
     def end(self) -> EngineOutput:
         """Return the last output of a turn, with its finish reason and usage, when the stream has ended.

@@ -9,7 +9,7 @@ import asyncio
 import email.utils
 import logging
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import isfinite
@@ -20,7 +20,6 @@ import orjson
 from attrs import define, evolve, field, frozen
 
 from interlock.events.json import dumps, is_array, members
-from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 
@@ -226,9 +225,11 @@ class EventStream:
     """The longest wait for the next bytes."""
     _reads_since: float | None = field(default=None, init=False)
     """The time at which the current wait began."""
-    shortcut: Shortcut[list[bytes]] | None = field(default=None, init=False)
-    """Takes the events of a read after the first ones."""
-    _reader: SseReader = field(factory=SseReader, init=False)
+    receive: Callable[[], bool] | None = field(default=None, init=False)
+    """Takes the reads after the first events; see `Answer.receive`."""
+    reader: SseReader = field(factory=SseReader, init=False)
+    _has_begun: bool = field(default=False, init=False)
+    """Whether the first events have arrived, so that the call is not retried any more."""
     _timer: asyncio.Handle | None = field(default=None, init=False)
     """Looks at the wait: one for the whole stream, because a timeout for each read would cost more than the read."""
 
@@ -255,53 +256,48 @@ class EventStream:
             except ApiError as error:
                 await self._wait_or_raise(error)
 
-    async def events(self) -> AsyncGenerator[list[bytes], None]:
-        """Yield the data of the events that each read completes, up to `DONE`; an answer that is JSON is one event.
+    async def next_events(self) -> list[bytes] | None:
+        """Return the data of the events that the next read completes, up to `DONE`, and None at the end of the stream.
+
+        An answer that is JSON is one event.
 
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
-        has_begun = False
-        while not self._reader.is_complete:
+        while not self._has_begun:
             await self.open()
-            response, self._reader = self._opened, SseReader()
             try:
-                if _media_type(response) == "application/json":
-                    yield [await self.read()]
-                    return
-                _require_stream(response)
-                while not self._reader.is_complete:
-                    if chunk := await self._read():
-                        events = self._reader.feed(chunk)
-                    else:  # a shortcut may have taken what had arrived
-                        events = self._reader.end() if response.is_over else []
-                    if events and not has_begun:
-                        has_begun = True
-                        self._set_limit(self._client.timeouts.between)
-                        response.receive = self._receive
-                    if has_begun:
-                        yield events
+                return await self._first_events()
             except ApiError as error:
-                if has_begun:
-                    raise
                 await self.close()
                 await self._wait_or_raise(error)
-            finally:
-                response.receive = None
+        return None if self.reader.is_complete else await self._read_events()
 
-    def _receive(self) -> bool:
-        """Pass what has arrived on; return whether the task goes on waiting for more."""
-        answer, shortcut, reader = self._response, self.shortcut, self._reader
-        if answer is None or shortcut is None or not shortcut.is_open():
-            return False
-        try:
-            if not shortcut.take(reader.feed(answer.take())):
-                self.shortcut = None
-        except BaseException as error:  # noqa: BLE001 - the task raises it
-            answer.fail(error)
-            return False
+    async def _first_events(self) -> list[bytes] | None:
+        answer = self.answer
+        if _media_type(answer) == "application/json":
+            events: list[bytes] | None = [await self.read()]
+            self.reader.is_complete = True
+        else:
+            _require_stream(answer)
+            self.reader = SseReader()
+            events = None
+            while not (events or self.reader.is_complete):
+                events = await self._read_events()
+            self._set_limit(self._client.timeouts.between)
+            answer.receive = self.receive
+        self._has_begun = True
+        return events or None
+
+    async def _read_events(self) -> list[bytes]:
+        """Return the events that the next read completes: none if it completes none, or a shortcut has taken them."""
+        if chunk := await self._read():
+            return self.reader.feed(chunk)
+        return self.reader.end() if self.answer.is_over else []
+
+    def note_read(self) -> None:
+        """Note that a shortcut has taken a read; the wait for the next one begins."""
         self._reads_since = self._loop.time()
-        return self.shortcut is not None and not reader.is_complete
 
     async def read(self) -> bytes:
         """Return the whole body of an open call."""
@@ -321,10 +317,12 @@ class EventStream:
         if timer is not None:
             timer.cancel()
         if response is not None:
+            response.receive = None
             response.fail(HttpError("nobody wants the rest of the answer"))
 
     @property
-    def _opened(self) -> Answer:
+    def answer(self) -> Answer:
+        """The answer, once the call is open."""
         assert self._response is not None  # noqa: S101 - `open` has set it
         return self._response
 
@@ -351,7 +349,7 @@ class EventStream:
 
     async def _read(self) -> bytes:
         """Return the next bytes of the body: none at its end, or if a shortcut took them; raise `ApiError` if it breaks off."""
-        answer = self._opened
+        answer = self.answer
         if not answer.parts:
             self._reads_since = self._loop.time()
             if self._timer is None:
@@ -386,7 +384,7 @@ class EventStream:
 
     def _end_wait(self, since: float) -> None:
         if self._reads_since == since:
-            self._opened.fail(_stall_error(self._limit))
+            self.answer.fail(_stall_error(self._limit))
         self._watch()
 
     def _refusal(self, response: Answer, body: bytes) -> ApiError:
@@ -404,6 +402,7 @@ class EventStream:
 
     async def drain(self) -> None:
         """Read the end of a body after its last event, for its connection to be reused, but give up soon if it does not come."""
+        self.answer.receive = None
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(DRAIN):
                 while await self._read():
