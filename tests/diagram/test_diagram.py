@@ -9,6 +9,7 @@ from itertools import combinations
 
 import pytest
 from attrs import evolve
+from each import each
 from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 
 from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
@@ -107,7 +108,7 @@ def test_the_graph_of_a_function_call() -> None:
     )
 
 
-@pytest.mark.parametrize("name", LIFECYCLE)
+@each("name", LIFECYCLE)
 def test_a_graph_holds_each_edge_of_its_lifecycle_once(name) -> None:
     declared = [
         (edge.source, edge.trigger, edge.dest, tuple(emission.name for emission in edge.effects))
@@ -222,7 +223,7 @@ def test_json_has_everything_that_the_graph_has(graph) -> None:
 
 
 # One state of "text" stands for many, whose edges on `text` differ.
-@pytest.mark.parametrize("graph", [pytest.param(graph, id=name) for name, graph in GRAPHS.items() if name != "text"])
+@each("graph", [pytest.param(graph, id=name) for name, graph in GRAPHS.items() if name != "text"])
 def test_a_configuration_for_xstate_has_every_edge_in_every_state(graph) -> None:
     machine = json.loads(RENDERERS["xstate"](graph))
     edges = {

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each import each
 from table_mutations import changes
 
 from interlock.dialects import CHAT, MESSAGES, ChatTransducer, EntryWriter, MessagesTransducer
@@ -29,8 +30,8 @@ def driven(*changes_, writer=None, usage=USAGE):
     """The entries of a response, from deltas in turns; a function among them makes deltas of the driver."""
     driver = ResponseDriver({"model": "m"}, writer=writer or EntryWriter(), ids=SequentialIds(), clock=lambda: 7)
     entries = driver.feed([deltas.Start()])
-    for each in changes_:
-        entries += driver.feed(each(driver) if callable(each) else [each])
+    for change in changes_:
+        entries += driver.feed(change(driver) if callable(change) else [change])
     return [*entries, *driver.feed([deltas.EndTurn("stop", usage), deltas.Finish()])]
 
 
@@ -96,7 +97,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@each("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_every_script_is_legal_in_both_apis_and_the_same_on_the_fast_path(script):
     entries, events = driven(*script), driven(*script, writer=EventWriter())
     assert check_messages(messages(entries)) == []
@@ -105,8 +106,8 @@ def test_every_script_is_legal_in_both_apis_and_the_same_on_the_fast_path(script
     assert chat(entries) == chat(events)
 
 
-@pytest.mark.parametrize("path", RECORDINGS.values(), ids=RECORDINGS)
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@each("path", RECORDINGS.values(), ids=RECORDINGS)
+@each("size", [1, 7, 1000])
 def test_every_recording_is_legal_in_both_apis(path, size):
     recording = rechunk(read(path), size)
     entries = [entry for _, entries in replay_steps(recording, EntryWriter()) for entry in entries]
@@ -115,7 +116,7 @@ def test_every_recording_is_legal_in_both_apis(path, size):
     assert messages(entries) == messages(replay_events(recording))
 
 
-@pytest.mark.parametrize("path", RECORDINGS.values(), ids=RECORDINGS)
+@each("path", RECORDINGS.values(), ids=RECORDINGS)
 def test_a_whole_answer_does_not_depend_on_the_chunks(path):
     recording = read(path)
     wholes = []

@@ -5,6 +5,7 @@ import sys
 import pytest
 from corpus_streams.broken import BROKEN
 from corpus_streams.legal import LEGAL, USAGE, message, response, text_part
+from each import each
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import ValidationError
 from stray_fields import stray_fields
@@ -24,13 +25,13 @@ NEW = Release(mcp_error_is_text=False, web_search_can_be_incomplete=True)
 EVENTS = [pytest.param(body, id=f"{name}-{n}") for name, bodies in LEGAL.items() for n, body in enumerate(bodies)]
 
 
-@pytest.mark.parametrize("body", EVENTS)
+@each("body", EVENTS)
 def test_every_legal_event_is_a_model_of_the_installed_package_and_has_no_stray_field(body):
     assert to_openai(body).type == body["type"]
     assert stray_fields(body) == []
 
 
-@pytest.mark.parametrize("body", EVENTS)
+@each("body", EVENTS)
 def test_the_other_dialect_gives_the_same_model(body):
     model, other = to_openai(body), to_openai(OPEN_RESPONSES.convert(body))
     if "response" in body:  # which the other dialect gives more fields

@@ -1,5 +1,6 @@
 import pytest
 from corpus_streams.legal import LEGAL, response
+from each import each
 from open_responses_oracle import check_open_responses
 
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_open_responses
@@ -7,12 +8,12 @@ from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_ope
 ERROR = {"type": "error", "sequence_number": 3, "code": None, "message": "it broke", "param": None}
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_a_legal_stream_is_legal_in_open_responses(name):
     assert check_open_responses([OPEN_RESPONSES.convert(body) for body in LEGAL[name]]) == []
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_there_and_back_again_gives_the_same_events_but_for_what_a_response_must_have(name):
     for body in LEGAL[name]:
         back = from_open_responses(OPEN_RESPONSES.convert(body))

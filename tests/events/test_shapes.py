@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union
 
 import pytest
+from each import each
 from msgspec import Meta, Struct
 
 from interlock.events.items import InputItem, OutputItem
@@ -37,7 +38,7 @@ def test_what_is_as_its_type_says_has_no_mismatches():
     assert in_stream([None], Any) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "mismatch"),
     [
         ({"arguments": 1}, Mismatch(("arguments",), "type", "function_call", "a string", 1)),
@@ -112,7 +113,7 @@ def test_what_a_command_prints_is_text(stdout):
     assert mismatch == Mismatch(("delta", "stdout"), kind, "ShellDelta", "a string", stdout)
 
 
-@pytest.mark.parametrize(
+@each(
     ("setting", "param", "kind", "expected", "limit"),
     [
         ({"model": ""}, "model", "value", "a length of at least 1", ("min_length", 1)),
@@ -205,7 +206,7 @@ JUNK: tuple[object, ...] = (
 )
 
 
-@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@each("junk", JUNK, ids=repr)
 def test_no_value_raises(junk):
     names = ("type", "item", "part", "delta", "response", "annotation", "output")
     for name, event in EVENTS.items():

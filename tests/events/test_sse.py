@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from each import each
 from msgspec.structs import replace
 
 from interlock.events.dialects import OPEN_RESPONSES
@@ -25,8 +25,8 @@ def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
     )
 
 
-@pytest.mark.parametrize("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
-@pytest.mark.parametrize(
+@each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
+@each(
     ("text", "written"), [("a", "a"), ('"\n\r\\', '"\n\r\\'), ("%d %b", "%d %b"), ("é\u2028", "é\u2028"), ("a\ud800", "a\ufffd")]
 )
 def test_any_text_is_one_line_of_data(writer, text, written):
@@ -60,13 +60,13 @@ def test_the_other_dialect_nests_the_fields_of_an_error():
     }
 
 
-@pytest.mark.parametrize("writer", [SseWriter(), SseWriter(OPEN_RESPONSES), EventWriter()])
-@pytest.mark.parametrize(
+@each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES), EventWriter()])
+@each(
     "event",
     [TextDelta('msg_"delta":""', 0, 1, "first", []), ReasoningDelta("rs_1", 0, 1, '"delta":""')],
     ids=["text", "reasoning"],
 )
-@pytest.mark.parametrize("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
+@each("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
 def test_a_repeated_event_is_what_a_written_one_is(writer, event, text):
     again = writer.repeat(event)(text, 41)
     assert again == writer.write(replace(event, delta=text, sequence_number=41))

@@ -1,6 +1,7 @@
 """A wrong declaration is refused when it is made, by a message that names the state or the edge."""
 
 import pytest
+from each import each
 
 from interlock.fsm.emissions import added, done, progress, text_delta, text_done, text_part_added
 from interlock.fsm.errors import DeclarationError
@@ -61,7 +62,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("message", WRONG)
+@each("message", WRONG)
 def test_it_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Lifecycle(name="thing", initial="absent", final={"ended"}, edges=WRONG[message])

@@ -4,6 +4,7 @@ import json
 import tracemalloc
 
 import pytest
+from each import each
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter, SseWriter
@@ -497,8 +498,8 @@ def test_an_approval_is_asked_for_at_once():
     assert stream.finish()["status"] == "completed"
 
 
-@pytest.mark.parametrize("delta_type", [Run, Fail, Succeed, Progress])
-@pytest.mark.parametrize("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
+@each("delta_type", [Run, Fail, Succeed, Progress])
+@each("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
 def test_what_a_tool_says_of_no_hosted_call_is_passed_over(delta_type, item_id):
     stream = Stream("a", FUNCTION, Close(), FUNCTION)
     rest = {Run: [], Succeed: []}.get(delta_type, ["no"] if delta_type is Fail else [{}])

@@ -1,6 +1,6 @@
 """Emissions: what a lifecycle's edges are made of."""
 
-import pytest
+from each import each
 
 from interlock.events.stream import EVENTS, Keepalive, ResponseEvent
 from interlock.fsm import emissions
@@ -13,7 +13,7 @@ EMITTED = {
 }
 
 
-@pytest.mark.parametrize("name", BOUND)
+@each("name", BOUND)
 def test_every_emission_is_part_of_some_lifecycle(name):
     assert BOUND[name].name in EMITTED
 

@@ -1,6 +1,7 @@
 """A table as a machine of `transitions`: the same states, triggers and effects."""
 
 import pytest
+from each import each
 from transitions import MachineError
 
 from interlock.fsm import as_transitions
@@ -46,7 +47,7 @@ def test_a_trigger_without_an_edge_is_refused_and_changes_nothing() -> None:
     assert (machine.state, effects) == ("locked", [])
 
 
-@pytest.mark.parametrize("table", [*LIFECYCLES.values(), LANE], ids=lambda table: table.name)
+@each("table", [*LIFECYCLES.values(), LANE], ids=lambda table: table.name)
 def test_every_table_has_the_same_states_and_edges_as_its_machine(table) -> None:
     machine = as_transitions(table, print, Visitor())
     edges = {

@@ -1,6 +1,7 @@
 """Lifecycles run as they are declared: the compiled rows and the edges say the same."""
 
 import pytest
+from each import each
 
 from interlock.events.stream import Completed, Created, Queued
 from interlock.fsm.errors import IllegalTransition
@@ -33,7 +34,7 @@ class Door(Subject["Door"]):
     times: int = 0
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_the_table_has_a_row_for_each_edge_and_no_other(name):
     lifecycle = EVERY[name]
     rows = {
@@ -44,13 +45,13 @@ def test_the_table_has_a_row_for_each_edge_and_no_other(name):
     assert rows == {(edge.source, edge.trigger, edge.dest, tuple(edge.effects)) for edge in lifecycle.edges}
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_final_states_and_no_others_have_no_rows(name):
     lifecycle = EVERY[name]
     assert {state.name for state in lifecycle.states.values() if not state.rows} == lifecycle.final
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each("name", EVERY)
 def test_every_illegal_trigger_is_refused(name):
     lifecycle = EVERY[name]
     for state in lifecycle.states.values():

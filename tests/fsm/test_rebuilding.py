@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from open_responses_oracle import check_in
@@ -123,7 +124,7 @@ def test_what_tools_and_annotations_said_is_taken_up_too() -> None:
     assert cut == [*whole[:-1], {**whole[-1], "status": "incomplete"}]
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+@each("path", RECORDINGS, ids=lambda path: path.stem)
 def test_what_was_written_before_the_cut_is_in_the_response_after_it(path) -> None:
     *frames, _ = replay_frames(read(path))
     driver = taken_up(frames)
@@ -165,7 +166,7 @@ def test_a_refusal_that_was_only_begun_stays_a_refusal() -> None:
         assert_ended(frames, cut, LOST, "failed")
 
 
-@pytest.mark.parametrize("lifecycle", [RESPONSE, *LIFECYCLES.values()], ids=lambda lifecycle: lifecycle.name)
+@each("lifecycle", [RESPONSE, *LIFECYCLES.values()], ids=lambda lifecycle: lifecycle.name)
 def test_an_event_leads_to_one_state_only(lifecycle) -> None:
     states = {}
     for edge in lifecycle.edges:

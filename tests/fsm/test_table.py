@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import pytest
 from attrs import evolve
+from each import each
 
 from interlock.fsm import table
 from interlock.fsm.errors import DeclarationError, IllegalTransition
@@ -107,7 +108,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("message", WRONG)
+@each("message", WRONG)
 def test_a_wrong_table_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Table(**{"name": "thing", "initial": "a", "edges": GOOD, "final": {"c"}, **WRONG[message]})

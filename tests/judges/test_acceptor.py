@@ -5,6 +5,7 @@ import copy
 import pytest
 from corpus_streams.broken import BROKEN, doubled, dropped, edited, moved, numbered
 from corpus_streams.legal import FAILED, LEGAL, code_interpreter_call, function_call, item, message, stream, text_part
+from each import each
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.dialects import OPEN_RESPONSES
@@ -24,24 +25,24 @@ def summaries(bodies, **settings):
     return [(one.rule, one.event, one.message) for one in findings(bodies, **settings)]
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_a_legal_stream_has_no_finding(name):
     assert findings(LEGAL[name]) == []
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_a_legal_stream_has_no_finding_in_the_other_dialect(name):
     assert findings([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_every_tail_of_a_legal_stream_has_no_finding(name):
     for cut in range(1, len(LEGAL[name])):
         assert findings(LEGAL[name][cut:], first_sequence_number=cut) == []
         assert findings(LEGAL[name][cut:], first_sequence_number=None) == []
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@each("name", BROKEN)
 def test_a_broken_stream_has_a_finding_of_the_rule_it_is_named_after(name):
     assert name.split("-")[0] in {one.rule for one in findings(BROKEN[name])}
 
@@ -91,7 +92,7 @@ def test_the_empty_stream_does_not_end():
     assert summaries([]) == [("R3", 0, "the stream ends without a terminal event")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("bodies", "findings"),
     [
         (dropped("message", 3), [("R8", 3, "breaks the order of parts")]),
@@ -307,7 +308,7 @@ def test_digests_see_values_and_not_how_they_are_written():
     assert digest(deep) == digest([deep])  # too deep to be told apart
 
 
-@pytest.mark.parametrize("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
+@each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
 def test_an_automaton_takes_what_every_edge_emits(lifecycle):
     automaton = LifecycleAutomaton(lifecycle)
     assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}

@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import pytest
+from each import each
 
 from interlock.judges.dialect_rules import check_chat, check_messages
 
@@ -67,7 +68,7 @@ def changed(events, place, **fields):
     return events
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "events"),
     [
         ("M1", []),
@@ -140,7 +141,7 @@ def test_legal_chat(chunks, usage):
     assert check_chat(chunks, usage=usage) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "chunks"),
     [
         ("C1", [chunk({"content": "Hi"}), chunk(finish_reason="stop")]),

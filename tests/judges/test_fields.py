@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from corpus_streams.broken import numbered
 from corpus_streams.legal import item, stream
+from each import each
 
 from interlock.events.items import ITEMS
 from interlock.events.stream import EVENTS, wire_name
@@ -79,7 +80,7 @@ def test_every_field_is_judged_as_its_type_says(name):
                 assert (field_faults(event, body) == []) == is_legal(event, body, type_, field, value), (name, kind, field, value)
 
 
-@pytest.mark.parametrize("name", sorted(EVENTS.keys() - UNSEEN))
+@each("name", sorted(EVENTS.keys() - UNSEEN))
 def test_a_field_that_is_required_is_missed(name):
     for (_, kind), sample in [one for one in SAMPLES.items() if one[0][0] == name]:
         for field in msgspec.structs.fields(ITEMS[kind] if kind else EVENTS[name]):

@@ -4,6 +4,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from each import each
 
 from interlock.judges.judging import LISTED, JsonLines, Judge, judge
 
@@ -16,7 +17,7 @@ def messages(*pieces, rule="R5"):
     return [one.finding.message for one in judge(pieces).reported if one.finding.rule == rule]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
+@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
 def test_a_legal_stream_is_legal(path) -> None:
     verdict = judge([path.read_bytes()])
     assert (verdict.legal, verdict.strict, verdict.reported) == (True, True, [])

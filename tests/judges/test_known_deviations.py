@@ -6,6 +6,7 @@ from clients.deviations import DEVIATIONS as PLAYED
 from clients.deviations import LEGAL as LEGAL_TURNS
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, item, message, response, stream, text_part
+from each import each
 
 from interlock.judges import DEVIATIONS, RULES, Acceptor, judge
 
@@ -45,12 +46,12 @@ def test_what_clients_are_played_is_legal_but_for_the_deviation(name) -> None:
     assert deviations_played(LEGAL_TURNS[name]) == set()
 
 
-@pytest.mark.parametrize("name", PLAYED)
+@each("name", PLAYED)
 def test_a_deviation_is_called_by_its_name(name) -> None:
     assert deviations_played(PLAYED[name]) == {name.partition(",")[0]}
 
 
-@pytest.mark.parametrize("name", BREAKING)
+@each("name", BREAKING)
 def test_what_breaks_a_client_is_an_error(name) -> None:
     assert BREAKING[name].breaks
     assert any(one.startswith("error") for one in deviations_played(BREAKING[name]))

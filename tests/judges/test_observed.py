@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each import each
 
 from interlock.judges import DEVIATIONS, Acceptor, judge
 from interlock.testing.faults import renumber
@@ -17,6 +18,7 @@ BREAKING = {
 }
 """The rules that streams break on which a client was seen to break, too."""
 EVERY = pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in OBSERVED])
+each_stream = each("path", OBSERVED, ids=lambda path: path.stem)
 
 
 def streams(path):
@@ -42,7 +44,7 @@ def is_illegal(bodies):
     return any(finding.severity == "error" for finding in findings(bodies))
 
 
-@EVERY
+@each_stream
 def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) -> None:
     verdict = judge([path.read_bytes()])
     errors = {one.finding.rule for one in verdict.reported if one.finding.severity == "error"}
@@ -50,7 +52,7 @@ def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) ->
     assert {one.finding.deviation for one in verdict.reported} <= DEVIATIONS.keys() | {""}
 
 
-@EVERY
+@each_stream
 def test_a_service_may_keep_its_stream_alive(path) -> None:
     """OpenAI's service counts `keepalive`, which comes after half a minute of silence and is in none of the recordings."""
     for bodies in streams(path):

@@ -3,7 +3,7 @@
 from itertools import groupby
 from pathlib import Path
 
-import pytest
+from each import each
 
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.judges import Acceptor, Judge
@@ -70,7 +70,7 @@ def test_a_running_tool_is_seen_where_it_runs() -> None:
     assert call[4].fired == (FiredEdge("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
 
 
-@pytest.mark.parametrize("path", LEGAL, ids=lambda path: path.stem)
+@each("path", LEGAL, ids=lambda path: path.stem)
 def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(path) -> None:
     for index, steps in machines(path):
         lifecycle = RESPONSE if index is None else LIFECYCLES[steps[0].machine]

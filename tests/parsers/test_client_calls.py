@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each import each
 
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
 from interlock.fsm.deltas import Close, EndPart, Open
@@ -75,7 +76,7 @@ def test_arguments_become_the_item(kind, arguments, wanted):
     assert [*written.open(), *written.write(text[:5]), *written.write(text[5:]), *written.close()] == wanted
 
 
-@pytest.mark.parametrize(("kind", "arguments"), ODD)
+@each(("kind", "arguments"), ODD)
 def test_a_call_that_makes_no_sense_is_one_of_a_function(kind, arguments):
     written = writer(kind)
     function_call = Open("function_call", {"name": kind, **ID})

@@ -5,6 +5,7 @@ from random import Random
 import orjson
 import pytest
 from attrs import evolve
+from each import each
 from families.campaign import random_text
 from families.cases import CASES
 from families.derived import Derived, announces
@@ -46,8 +47,8 @@ def bare(read_items: list[Item]) -> list[tuple[str, str, object]]:
     return [(item.kind, item.text, item.fields.get("name")) for item in read_items]
 
 
-@pytest.mark.parametrize("sizes", SPLITS, ids=str)
-@pytest.mark.parametrize("name", SYNTAXES)
+@each("sizes", SPLITS, ids=str)
+@each("name", SYNTAXES)
 def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tuple[int, ...]):
     expected = [(item.kind, item.text, item.name or None) for item in TURN]
     names = {"reasoning": "reasoning", "message": "message", "call": "function_call"}
@@ -61,8 +62,8 @@ def test_and_so_does_harmony():
     assert bare(seen(parse(tokens(HARMONY), routing=routing))) == bare(read("hermes", encode(TURN, "hermes", "qwen3")))
 
 
-@pytest.mark.parametrize("name", REASONINGS)
-@pytest.mark.parametrize("thinking", [True, False])
+@each("name", REASONINGS)
+@each("thinking", [True, False])
 def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
     turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
@@ -96,7 +97,7 @@ def test_templates_and_tables_know_the_same_families():
     assert TEMPLATES.keys() == SYNTAXES.keys()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each("case", CASES, ids=lambda case: case.name)
 def test_case(case):
     assert read(case.family, case.text, reason=case.reason) == list(case.items)
     for sizes in SPLITS:
@@ -112,7 +113,7 @@ def test_a_case_can_be_cut_anywhere(case):
     makes_a_legal_stream(deltas(case.family, cut(case.text[: len(case.text) // 2], (2,)), "length"))
 
 
-@pytest.mark.parametrize("case", list(derived_cases()), ids=str)
+@each("case", list(derived_cases()), ids=str)
 def test_case_that_every_family_has(case: Derived):
     for sizes in SPLITS:
         assert bare(read(case.family, case.text, sizes, case.reason)) == list(case.items)
@@ -165,14 +166,14 @@ def test_what_is_held_does_not_grow():
     assert items([*read_items, *reader.end("stop", Usage())]) == [answer(head + "abcd" * 2000)]
 
 
-@pytest.mark.parametrize("name", SYNTAXES)
+@each("name", SYNTAXES)
 def test_a_name_that_does_not_end_is_given_back(name: str):
     text = encode([WrittenItem("call", "{}", "x" * 5000)], name)
     assert [item.kind for item in read(name, f"</think>{text}", (9,))] == ["message"]
 
 
-@pytest.mark.parametrize("name", SYNTAXES)
-@pytest.mark.parametrize("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
+@each("name", SYNTAXES)
+@each("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
 def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
     text = encode([WrittenItem("message", "So: "), WrittenItem("call", '{"s":"a"}', "f")], name)
     reader = FamilyParser(family(name), ParserSettings.from_request(request_))
@@ -185,7 +186,7 @@ def test_without_a_family_of_calls_they_are_text_too():
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
-@pytest.mark.parametrize("name", SYNTAXES)
+@each("name", SYNTAXES)
 def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
     turn = [
         WrittenItem("call", '{"s":"a"}', "f"),
@@ -279,7 +280,7 @@ SPELLED = [name for name in DISTINCT if announces(name) and SYNTAXES[name] not i
 """The families whose markers may be special tokens."""
 
 
-@pytest.mark.parametrize("name", SPELLED)
+@each("name", SPELLED)
 def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
     texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<[]"}
     special = dict(enumerate(texts, 1000))

@@ -1,6 +1,7 @@
 """The framing of the families as a table, and the markers that are compiled from it."""
 
 import pytest
+from each import each
 from families.firing import fired_by, means
 from family_pictures import part_for, picture_of_call, picture_of_text
 
@@ -75,8 +76,8 @@ def test_what_is_read_again_is_read_in_a_state_that_does_not_read_it_again_for_e
                 seen.append(now)
 
 
-@pytest.mark.parametrize("name", SYNTAXES)
-@pytest.mark.parametrize("calls", [True, False])
+@each("name", SYNTAXES)
+@each("calls", [True, False])
 def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str, calls):
     """So that text which opens an item was cut at every marker that counts there."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=calls)
@@ -84,7 +85,7 @@ def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str
         assert markers[channel].roles.keys() <= markers[rest].roles.keys()
 
 
-@pytest.mark.parametrize("name", SYNTAXES)
+@each("name", SYNTAXES)
 def test_no_marker_is_inside_of_another_but_at_its_beginning_or_end(name: str):
     """So that a marker that is not whole hides no other."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=True)
@@ -129,7 +130,7 @@ def test_the_pictures_show_every_state_of_the_framing():
     assert {node.name for node in call.nodes} == {"outside", *COMMITTED, *TENTATIVE} - alike
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "trigger", "dest", "effects", "refusal"),
     [
         ("section", "text", "content", ["again", "hold"], "text in state 'section' has effects after 'again'"),

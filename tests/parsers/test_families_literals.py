@@ -6,6 +6,7 @@ from itertools import chain
 
 import orjson
 import pytest
+from each import each
 from families.literals import ALIKE, CASES, STOP, mutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +52,7 @@ def schema_of(value):
             return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.text)
+@each("case", CASES, ids=lambda case: case.text)
 def test_case(case):
     assert case.holds()
 

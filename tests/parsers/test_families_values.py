@@ -1,7 +1,7 @@
 """The values of parameters, by the types that schemas give."""
 
 import orjson
-import pytest
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +44,7 @@ BODY = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "types"),
     [
         ("string", {"string"}),
@@ -90,7 +90,7 @@ def test_a_schema_without_a_bottom_says_nothing():
     assert Schemas.from_request(body).types("f", "x") is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "types", "value"),
     [
         ("a", {"string"}, '"a"'),

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from each import each
 from recovery.cases import CASES, REQUEST, Case
 from recovery.notation import Item, answer, call, encoding, items, parse, preamble, python, reasoning, run, seen, tokens, words
 
@@ -10,8 +11,8 @@ from interlock.parsers import Chunk, HarmonyParser, Routing
 ROUTING = Routing.from_request(REQUEST)
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each("size", [1, 2, 7, 1000])
+@each("case", CASES, ids=lambda case: case.name)
 def test_malformed_output_is_recovered(case: Case, size: int):
     assert seen(parse(case.ids, routing=ROUTING, reason=case.reason, size=size)) == list(case.items)
 
@@ -33,8 +34,8 @@ WELL_FORMED = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize(("written", "expected"), WELL_FORMED.items())
+@each("size", [1, 3, 1000])
+@each(("written", "expected"), WELL_FORMED.items())
 def test_well_formed_output_is_read(written: str, expected: list[Item], size: int):
     assert items(parse(tokens(written), routing=ROUTING, size=size)) == expected
 

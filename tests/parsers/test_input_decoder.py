@@ -1,6 +1,6 @@
 import json
 
-import pytest
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +12,8 @@ def decode(text: str, size: int, key: str = "input") -> str:
     return "".join(decoder.feed(text[at : at + size]) for at in range(0, len(text), size)) + decoder.end()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
-@pytest.mark.parametrize(
+@each("size", [1, 2, 3, 1000])
+@each(
     ("written", "text"),
     [
         ('{"input": "a\\nb"}', "a\nb"),

@@ -1,4 +1,5 @@
 import pytest
+from each import each
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, Tagged, parser_for
@@ -62,8 +63,8 @@ def test_a_chunk_without_what_the_parser_reads_is_refused(format, chunk):  # noq
         parser_for(format, {}).feed(chunk)
 
 
-@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
-@pytest.mark.parametrize("format", FORMATS, ids=str)
+@each("reason", ["tool_calls", "function_call"])
+@each("format", FORMATS, ids=str)
 def test_a_turn_ends_by_the_finish_reasons_of_chat_completions(format, reason):  # noqa: A002 - as above
     assert parser_for(format, {}).end(reason, Usage()) == parser_for(format, {}).end("stop", Usage())
 

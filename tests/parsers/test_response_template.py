@@ -1,6 +1,7 @@
 """Checkpoints that say how they write: their `response_template` becomes a family, or a reason why it cannot."""
 
 import pytest
+from each import each
 from families.properties import REQUEST, cut
 from recovery.notation import answer, call, items, reasoning, run
 
@@ -105,7 +106,7 @@ def changed(fields, **changes):
     return {**fields, "tool_calls": {**fields["tool_calls"], **changes}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "reason"),
     [
         ({**QWEN, "audio": {}}, "the field 'audio' is neither reasoning, nor a message, nor calls"),

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from each import each
 from stream_mutations import mutated
 
 from interlock.events.json import as_json
@@ -93,7 +94,7 @@ def texts(value):
 FILES = sorted(path for folder in ("legal", "observed") for path in (CORPUS / folder).glob("*.sse"))
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in FILES])
+@each("path", [pytest.param(path, id=path.stem) for path in FILES])
 def test_a_stream_keeps_its_items_and_texts(path):
     for bodies in streams(path):
         again = response(bodies)
@@ -108,7 +109,7 @@ def test_a_stream_keeps_its_items_and_texts(path):
         assert [item["type"] for item in shown] == [item["type"] for item in kept if item["type"] != "reasoning"]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in FILES])
+@each("path", [pytest.param(path, id=path.stem) for path in FILES])
 def test_an_empty_output_in_the_last_event_loses_nothing(path):
     for *before, last in streams(path):
         final = last.get("response", {})
@@ -183,7 +184,7 @@ def call(arguments="", item_id="fc_1", status="completed", **fields):
     return {"type": "function_call", "id": item_id, "status": status, "arguments": arguments, **fields}
 
 
-@pytest.mark.parametrize(
+@each(
     ("bodies", "expected"),
     [
         ([text("a"), text("b")], ["message ab"]),
@@ -258,7 +259,7 @@ def test_encrypted_content_is_passed_on_if_the_request_includes_it():
     assert "encrypted_content" not in response(bodies, request={"model": "m", "input": ""})["output"][0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("bodies", "expected"),
     [
         ([added(call()), arguments("{"), arguments("}")], ["function_call {}"]),
@@ -428,7 +429,7 @@ def test_text_that_waits_for_the_rest_of_its_token_is_written_at_the_end_of_its_
     assert [part["text"] for part in item["content"]] == ["H", "i!"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("bodies", "expected"),
     [
         ([text("a"), ended(message("a", status="incomplete"), status="incomplete")], ["incomplete", "message a incomplete"]),

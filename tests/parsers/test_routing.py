@@ -1,4 +1,5 @@
 import pytest
+from each import each
 
 from interlock.parsers.routing import Route, Routing
 
@@ -30,7 +31,7 @@ def mcp(server: str, name: str) -> Route:
     return Route("mcp_call", {"name": name, "server_label": server})
 
 
-@pytest.mark.parametrize(
+@each(
     ("recipient", "route"),
     {
         "functions.get_weather": function("get_weather"),

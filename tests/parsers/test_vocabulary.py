@@ -1,12 +1,13 @@
 import sys
 
 import pytest
+from each import each
 
 from interlock.parsers.harmony_framing import HarmonyTrigger
 from interlock.parsers.harmony_vocabulary import Characters, TokenText, vocabulary
 
 
-@pytest.mark.parametrize(
+@each(
     ("token", "meaning"),
     [
         (0, "!"),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each import each
 
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
@@ -92,7 +93,7 @@ def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None
     assert {name for name in read if f"`{name}`" not in chat} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_what_is_there(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
@@ -109,7 +110,7 @@ def anchors(page):
     return slugs | {*re.findall(r'<a id="([^"]+)">', text)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_into_a_page_lead_to_a_heading_of_it(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", text)

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from each import each
 
 import interlock
 
@@ -28,7 +28,7 @@ def mapped(folder):
     ]
 
 
-@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(PACKAGE.parent)))
+@each("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(PACKAGE.parent)))
 def test_the_map_of_a_folder_is_what_is_in_it(folder):
     names = mapped(folder)
     assert len(names) == len({*names})

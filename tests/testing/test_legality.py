@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from corpus_streams.broken import BROKEN, BROKEN_FRAMES
 from corpus_streams.frames import framed
 from corpus_streams.legal import LEGAL
+from each import each
 
 from interlock.serving.cli.commands import app
 from interlock.testing import assert_legal
@@ -14,7 +15,7 @@ from interlock.testing import assert_legal
 CORPUS = Path(__file__).parents[1] / "corpus"
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_a_legal_stream_passes_as_events_and_as_bytes(name):
     assert_legal(LEGAL[name], strict=True)
     assert_legal(iter(LEGAL[name]), strict=True)
@@ -28,7 +29,7 @@ def test_deviations_fail_only_a_strict_assertion():
         assert_legal(openai, strict=True)
 
 
-@pytest.mark.parametrize("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
+@each("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
 def test_a_stream_is_judged_as_the_command_judges_it(path):
     for strict in (False, True):
         try:
@@ -40,13 +41,13 @@ def test_a_stream_is_judged_as_the_command_judges_it(path):
         assert CliRunner().invoke(app, command).exit_code == status
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@each("name", BROKEN)
 def test_a_broken_stream_fails_by_its_rule(name):
     with pytest.raises(AssertionError, match=rf"^the stream is not legal:\n(.*\n)*  {name.split('-')[0]} at event"):
         assert_legal(BROKEN[name], strict=True)
 
 
-@pytest.mark.parametrize("name", BROKEN_FRAMES)
+@each("name", BROKEN_FRAMES)
 def test_wrongly_framed_bytes_fail(name):
     with pytest.raises(AssertionError, match=name.split("-")[0]):
         assert_legal(BROKEN_FRAMES[name], strict=True)

@@ -9,6 +9,7 @@ import pytest
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
 from corpus_streams.make_corpus import CORPUS, corpus
+from each import each
 from open_responses_oracle import check_open_responses
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
@@ -32,17 +33,17 @@ def in_open_responses(bodies):
     return translated
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_a_legal_stream_breaks_no_rule(name):
     assert check(LEGAL[name]) == []
 
 
-@pytest.mark.parametrize("name", LEGAL)
+@each("name", LEGAL)
 def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
     assert check_open_responses(in_open_responses(LEGAL[name])) == []
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@each("name", BROKEN)
 def test_a_broken_stream_breaks_the_rule_it_is_named_after(name):
     assert name.split("-")[0] in {violation.rule for violation in check(BROKEN[name])}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
+from each import each
 from jsonschema import Draft202012Validator
 
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Finding
@@ -34,7 +35,7 @@ def test_a_legal_stream_is_reported_as_legal_with_status_0() -> None:
     assert (result.exit_code, result.stdout) == (0, f"legal: {LEGAL}: 11 events, 1 item, completed\n")
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_a_broken_stream_is_reported_with_its_rule_and_status_1(path) -> None:
     result = run(path, "--json", "--strict")
     assert (result.exit_code, word(result)) == (1, "illegal")
@@ -103,7 +104,7 @@ def test_text_lists_errors_before_deviations_in_80_columns() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_no_line_is_longer_than_80_columns_unless_it_is_one_word(path) -> None:
     lines = run(path, "--strict").stdout.splitlines()[1:]
     assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
@@ -162,7 +163,7 @@ def test_compressed_files_are_judged_like_others(tmp_path) -> None:
     assert (result.exit_code, result.stderr.startswith(f"interlock: {damaged}: damaged gzip: ")) == (2, True)
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_check_counts_as_the_viewer_counts(path) -> None:
     trace = Trace()
     lines = [*trace.feed(path.read_bytes()), *trace.end()]
@@ -207,7 +208,7 @@ def test_annotations_for_github_name_file_line_and_rule() -> None:
     assert missing == "::error file=/no/such::No such file or directory"
 
 
-@pytest.mark.parametrize("name", [*RULES, *DIALECT_RULES, *DEVIATIONS])
+@each("name", [*RULES, *DIALECT_RULES, *DEVIATIONS])
 def test_every_rule_and_deviation_is_explained(name) -> None:
     result = run("--explain", name)
     assert (result.exit_code, result.stdout.split()[0] in {name, f"{name}:"}) == (0, True)

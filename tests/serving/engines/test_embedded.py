@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -98,7 +99,7 @@ def test_a_call_that_is_forced_or_beside_json_has_no_preamble(members):
     assert (step.says, step.calls) == (None, [Call("get_weather", '{"city": "Paris"}')])
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "members", "expected"),
     [
         (ASK, {"tool_choice": "none"}, []),
@@ -122,7 +123,7 @@ def test_tools_are_chosen_by_the_request_and_the_words_of_the_user(words, member
     assert names(words, **{"tools": [MAIL, WEATHER], **members}) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "calls"),
     [
         ("Hello there", []),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each import each
 from live.dialects import post_message
 
 from interlock.parsers import Chunk, Tagged
@@ -111,7 +112,7 @@ def test_a_written_recording_reads_back_the_same() -> None:
     assert [*write(read(write(once)))] == [*write(once)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("lines", "line", "message"),
     [
         ([], 1, "not a recording: its first line has no interlock_recording"),

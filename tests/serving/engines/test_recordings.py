@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from each import each
 
 from interlock.events.conversion import response_to_openai, to_openai
 from interlock.events.json import as_json
@@ -14,7 +15,7 @@ from interlock.verify.oracle import check
 FOLDER = Path(__file__).parents[3] / "recordings"
 RECORDINGS = {path.stem: read(path) for path in sorted(FOLDER.rglob("*.jsonl"))}
 
-each_recording = pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
+each_recording = each("recording", RECORDINGS.values(), ids=RECORDINGS)
 
 
 def bodies(recording) -> list[dict]:
@@ -29,7 +30,7 @@ def test_the_oracle_finds_nothing(recording) -> None:
 
 
 @each_recording
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@each("size", [1, 2, 7, 1000])
 def test_other_chunks_give_a_legal_stream_with_the_same_response(recording, size) -> None:
     cut = rechunk(recording, size)
     assert check(bodies(cut)) == []
@@ -91,7 +92,7 @@ def summary(name: str) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "items"),
     [
         ("answer", [("reasoning", "completed"), ("message", "completed", "final_answer")]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -80,7 +81,7 @@ def test_a_plain_schema_is_filled_correctly(schema, text):
     Draft202012Validator(schema).validate(example(schema, text))
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "value"),
     [
         ({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}, {"city": "Paris"}),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import httpx
 import pytest
+from each import each
 from live.agents import mcp, servers
 from live.engines import ANSWER, Gate, StagedEngine, step, steps
 from live.mcp_servers import Workshop, running
@@ -119,7 +120,7 @@ def test_a_client_that_disconnects_while_it_sends_its_request_gets_no_response(s
     assert engine.turns == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "param", "code"),
     [
         pytest.param(b"", None, "invalid_json", id="nothing"),

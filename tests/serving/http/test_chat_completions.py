@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from each import each
 from live.dialects import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_steps, step, steps
 
@@ -194,7 +195,7 @@ def test_the_other_parameters_in_chat() -> None:
     assert "of_the_future" not in request.raw
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "param", "code"),
     [
         ({"messages": []}, "messages", "empty_array"),

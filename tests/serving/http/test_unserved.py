@@ -4,6 +4,7 @@ import logging
 
 import httpx
 import pytest
+from each import each
 from live.upstream import failure, gateway
 
 from interlock.serving.http import unserved as module
@@ -35,7 +36,7 @@ def test_a_known_api_has_advice_in_the_words_of_messages(url) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "advice"),
     [
         ("/responses", "add /v1 to the base URL"),

@@ -7,6 +7,7 @@ import json
 from types import MappingProxyType
 
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
@@ -120,7 +121,7 @@ def test_parts_of_every_kind_are_taken(part):
     assert read(input=[{"role": "user", "content": [part]}]).input[0]["content"] == [part]
 
 
-@pytest.mark.parametrize(
+@each(
     "item",
     [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
@@ -155,7 +156,7 @@ def test_an_item_with_an_id_alone_is_a_reference(kind):
     assert read(input=[item]).input == ({"id": "msg_1", "type": "item_reference"},)
 
 
-@pytest.mark.parametrize(
+@each(
     "tool",
     [
         FUNCTION,
@@ -203,7 +204,7 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_stay_characters
     assert read_body(body).input[0]["content"] == "a\ufffd b\U0001f600"
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         b"",
@@ -238,7 +239,7 @@ def test_an_error_has_the_body_of_openai():
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "param", "code"),
     [
         ({"model": None}, "model", "missing_required_parameter"),
@@ -507,7 +508,7 @@ def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_serv
     assert message.startswith("Invalid value: 'teleport_call'. Supported values are: 'message', ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "param"),
     [
         ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n"}]}, "input[0].input"),

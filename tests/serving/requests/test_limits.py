@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from each import each
 from msgspec import structs
 
 from interlock.serving.requests import limits
@@ -18,7 +19,7 @@ def names(kind):
     return {field.encode_name for field in structs.fields(kind)}
 
 
-@pytest.mark.parametrize("kind", limits.READ, ids=lambda kind: kind.__name__)
+@each("kind", limits.READ, ids=lambda kind: kind.__name__)
 def test_every_field_of_the_table_is_one_of_its_type(kind):
     assert limits.READ[kind].keys() - names(kind) == set()
 
@@ -44,7 +45,7 @@ def test_what_a_later_release_or_a_hosted_tool_says_is_carried_as_it_came(item):
     assert read_request({"model": "m", "input": [item]}).input == (item,)
 
 
-@pytest.mark.parametrize(
+@each(
     ("members", "message"),
     [
         (

@@ -1,6 +1,7 @@
 """What items become for an engine that renders messages, reasoning, function calls and their outputs."""
 
 import pytest
+from each import each
 
 from interlock.events.items import ITEMS
 from interlock.serving.requests.normalize import NORMALIZERS, PENDING, answer_async_calls, normalize, short_id
@@ -137,7 +138,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("original", "expected"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
+@each(("original", "expected"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
 def test_an_item_is_normalized_or_left_out(original, expected):
     assert list(normalize([original])) == expected
 

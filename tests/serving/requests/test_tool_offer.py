@@ -1,6 +1,7 @@
 """What a model that knows functions alone is offered of a request's tools, and what a choice among them becomes."""
 
 import pytest
+from each import each
 
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, declare, offer
@@ -76,7 +77,7 @@ def of_regex(definition):
     return offered(tool).tools[0]
 
 
-@pytest.mark.parametrize(
+@each(
     "definition",
     [
         *("", "a", "é+", r"[\w.-]+", r"\d{3}-\d{4,}", "(?:a|b)*", "((a)|b)?", "[^\n]+", "[$(^{]", r"\x41\u00e9\n\t\-\.\/\[\{\$"),
@@ -88,7 +89,7 @@ def test_a_regular_expression_that_every_backend_knows_is_a_pattern(definition):
     assert of_regex(definition) == of_regex(f"^{definition}$") == {"type": "function", "name": "write", **pattern}
 
 
-@pytest.mark.parametrize(
+@each(
     "definition",
     [
         *(r"\p{L}+", r"\bword\b", "(?i)abc", r"(a)\1", r"(?P<n>a)(?P=n)", "(?=a)b", "(?<!a)b", r"\Aabc\Z", "a$b", "a^b", "^^a"),
@@ -190,7 +191,7 @@ def test_what_no_function_can_stand_for_is_left_out():
 ALL = (WEATHER, FORECAST, {"type": "custom", "name": "write"}, {"type": "web_search"}, {"type": "shell"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("choice", "expected"),
     [
         (None, None),

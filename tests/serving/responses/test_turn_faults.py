@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 from attrs import define, field
+from each import each
 from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step
 from one_run import begin_response
 
@@ -153,8 +154,8 @@ def test_a_run_that_nothing_breaks_is_whole():
     assert response["status"] == "completed"
 
 
-@pytest.mark.parametrize("error", BROKEN, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize(("turn", "place"), STEPS)
+@each("error", BROKEN, ids=lambda error: type(error).__name__)
+@each(("turn", "place"), STEPS)
 def test_an_engine_that_breaks(turn, place, error):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [error]
@@ -182,8 +183,8 @@ def test_a_summary_that_is_ended_is_none(reason):
     assert (response["status"], response["usage"]["output_tokens"] > 0) == ("failed", True)
 
 
-@pytest.mark.parametrize("ending", [Cancel(), Fault("server_error", "The server is shutting down.")], ids=["cancel", "fault"])
-@pytest.mark.parametrize("delivery", EARLY)
+@each("ending", [Cancel(), Fault("server_error", "The server is shutting down.")], ids=["cancel", "fault"])
+@each("delivery", EARLY)
 def test_an_interruption_while_a_conversation_is_compacted(delivery, ending):
     async def interrupted():
         run, engine = begin(summary=SUMMARY)
@@ -256,7 +257,7 @@ def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_c
     assert (was_cancelled, check(events), events[-1]["type"], rest) == (True, [], "response.failed", [])
 
 
-@pytest.mark.parametrize(("turn", "place"), STEPS)
+@each(("turn", "place"), STEPS)
 def test_an_engine_that_stops_without_a_reason(turn, place):
     scripts = [[*FIRST], [*SECOND]]
     del scripts[turn][place:]
@@ -264,8 +265,8 @@ def test_an_engine_that_stops_without_a_reason(turn, place):
     assert is_ended(run)["status"] == "failed"
 
 
-@pytest.mark.parametrize("reason", ENDED)
-@pytest.mark.parametrize(("turn", "place"), STEPS)
+@each("reason", ENDED)
+@each(("turn", "place"), STEPS)
 def test_a_turn_that_is_ended(turn, place, reason):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [EngineOutput(Chunk(), reason)]
@@ -296,10 +297,8 @@ def test_a_tool_that_breaks(broken, place, error):
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
 
 
-@pytest.mark.parametrize(
-    ("ending", "status"), [(Cancel(), "cancelled"), (Fault("server_error", "The server is shutting down."), "failed")]
-)
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@each(("ending", "status"), [(Cancel(), "cancelled"), (Fault("server_error", "The server is shutting down."), "failed")])
+@each("delivery", DELIVERIES)
 def test_an_interruption(delivery, ending, status):
     async def interrupted():
         run, _ = begin()
@@ -316,7 +315,7 @@ def test_an_interruption(delivery, ending, status):
     assert events[-1]["response"]["status"] == ("completed" if last else status)
 
 
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@each("delivery", DELIVERIES)
 def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended(delivery):
     async def leave():
         run, engine = begin()

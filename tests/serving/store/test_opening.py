@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from each import each
 
 from interlock.serving.store import MemoryStore, StoredResponse, StoreUnusable, open_store
 from interlock.serving.store.sqlite import SqliteStore
@@ -34,7 +35,7 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
     assert path.exists()
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "message"),
     [
         (
@@ -72,15 +73,15 @@ def test_a_url_that_names_no_store_is_refused(url, message) -> None:
     assert str(refused.value).startswith(message)
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "redis", "rediss", "valkey", "mongodb"])
-@pytest.mark.parametrize("password", ["sec/ret", "sec#ret", "sec?ret", "sec@ret", "sec%ret", "1/ret@sec"])
+@each("scheme", ["postgresql", "postgres", "redis", "rediss", "valkey", "mongodb"])
+@each("password", ["sec/ret", "sec#ret", "sec?ret", "sec@ret", "sec%ret", "1/ret@sec"])
 def test_a_password_with_an_unescaped_character_is_refused_and_not_shown(scheme, password) -> None:
     with pytest.raises(StoreUnusable) as refused:
         open_store(f"{scheme}://me:{password}@db/0")
     assert not {part for part in ("sec", "ret") if part in str(refused.value)}
 
 
-@pytest.mark.parametrize("host", ["h:abc", "h:65536", "[::1", "[::g]:1", "::1", "a:1:2"])
+@each("host", ["h:abc", "h:65536", "[::1", "[::g]:1", "::1", "a:1:2"])
 def test_a_wrong_host_or_port_is_refused(host) -> None:
     with pytest.raises(StoreUnusable, match="postgresql: has a wrong host or port"):
         open_store(f"postgresql://{host}/0")

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from each import each
 from live.postgres_server import PostgresServer, needs_postgres
 from live.stored import run, stored
 
@@ -393,7 +394,7 @@ def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
     assert run(open_store(postgres_url), scenario) == (True, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "is_down", "lost", "passing"),
     [
         (None, True, True, False),  # psycopg has lost the connection

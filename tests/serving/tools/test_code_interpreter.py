@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import httpx
 import pytest
+from each import each
 from live.agents import ask, calling, servers, several
 
 from interlock.serving.engines.embedded import EmbeddedEngine
@@ -41,7 +42,7 @@ def results(*codes, **settings):
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "printed"),
     [
         ("print(6 * 7)", "42\n"),
