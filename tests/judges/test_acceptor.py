@@ -192,7 +192,7 @@ def test_an_event_without_a_place_is_malformed_and_nothing_else():
 
 
 def test_the_events_of_items_without_a_lifecycle_are_found():
-    assert summaries(stream([{"type": "response.audio.done"}])) == [("R10", 2, "belongs to no item of the API")]
+    assert summaries(stream([{"type": "response.audio.done"}])) == [("R14", 2, "the API has no event 'response.audio.done'")]
 
 
 def test_an_item_after_an_error_event_is_found():

@@ -18,19 +18,12 @@ SummaryDetail: TypeAlias = Literal["auto", "concise", "detailed"]
 # Usage.
 
 
-class CacheWriteTokens(Struct, kw_only=True):
-    """Tokens written to the cache, by time to live."""
-
-    ttl_12h_tokens: int
-    ttl_30m_tokens: int
-
-
 class InputTokensDetails(Struct, kw_only=True):
     """The tokens of the prompt that were read from or written to a cache. openai 2.25 does not have `cache_write_tokens`."""
 
     cached_tokens: int = 0
     cache_write_tokens: Maybe[int] = UNSET
-    cache_write_tokens_details: Maybe[CacheWriteTokens] = UNSET
+    cache_write_tokens_details: Maybe[Json] = UNSET
 
 
 class OutputTokensDetails(Struct, kw_only=True):
@@ -52,21 +45,6 @@ class ResponseUsage(Struct, kw_only=True):
 # Errors.
 
 
-class MisalignmentSteer(Struct, kw_only=True):
-    """The message to send so that the model continues."""
-
-    message: str
-
-
-class Misalignment(Struct, kw_only=True):
-    """An action of the model that no user requested."""
-
-    detailed_explanation: Nullable[str] = UNSET
-    error_type: Nullable[str] = UNSET
-    review_target: Nullable[str] = UNSET
-    steer: Nullable[MisalignmentSteer] = UNSET
-
-
 class ResponseError(Struct, kw_only=True):
     """Why a response failed. The `openai` package has a closed list of codes; other services have others."""
 
@@ -74,7 +52,7 @@ class ResponseError(Struct, kw_only=True):
     message: str
     type: Nullable[str] = UNSET
     param: Nullable[str] = UNSET
-    misalignment: Nullable[Misalignment] = UNSET
+    misalignment: Nullable[Json] = UNSET
 
 
 class IncompleteDetails(Struct, kw_only=True):
@@ -149,99 +127,6 @@ class InputTransformation(Struct, tag_field="type", tag="reasoning", kw_only=Tru
     reason: Literal["organization_mismatch", "end_user_mismatch", "model_mismatch", "prefix_mismatch", "turn_boundary"]
 
 
-class ModerationResult(Struct, tag="moderation_result", kw_only=True):
-    """The verdict of the moderation."""
-
-    model: str
-    flagged: bool
-    categories: dict[str, bool]
-    category_scores: dict[str, Number]
-    category_applied_input_types: dict[str, list[Literal["text", "image"]]]
-
-
-class ModerationError(Struct, tag="error", kw_only=True):
-    """Why the moderation failed."""
-
-    code: str
-    message: str
-
-
-class Moderation(Struct, kw_only=True):
-    """The moderation of the input and the output."""
-
-    input: ModerationResult | ModerationError
-    output: ModerationResult | ModerationError
-
-
-class CacheMiss(Struct, tag="cache_miss", kw_only=True):
-    """The prompt missed the cache, and why."""
-
-    cache_missed_tokens: int
-    reason: Literal[
-        "model_changed",
-        "prompt_cache_key_changed",
-        "tools_changed",
-        "text_format_changed",
-        "reasoning_effort_changed",
-        "verbosity_changed",
-        "context_compacted",
-        "input_changed",
-        "service_tier_changed",
-    ]
-    comparison_reusable_tokens: Nullable[int] = UNSET
-
-
-class CacheHit(Struct, tag="cache_hit", kw_only=True):
-    """The prompt was cached."""
-
-
-class CacheComparisonMissing(Struct, tag="comparison_response_not_found", kw_only=True):
-    """The response to compare with does not exist."""
-
-
-class CacheUnknown(Struct, tag="unavailable", kw_only=True):
-    """Diagnostics are not available."""
-
-
-class ImageTokens(Struct, kw_only=True):
-    """Image and text tokens."""
-
-    image_tokens: int
-    text_tokens: int
-
-
-class CachedImageTokens(Struct, kw_only=True):
-    """Cached image and text tokens."""
-
-    cached_image_tokens: int
-    cached_text_tokens: int
-
-
-class ImageUsage(Struct, kw_only=True):
-    """The tokens of generated images."""
-
-    input_tokens: int
-    input_tokens_details: ImageTokens
-    output_tokens: int
-    total_tokens: int
-    cached_tokens: Nullable[int] = UNSET
-    cached_tokens_details: Nullable[CachedImageTokens] = UNSET
-    output_tokens_details: Nullable[ImageTokens] = UNSET
-
-
-class WebSearchUsage(Struct, kw_only=True):
-    """The number of web searches."""
-
-    num_requests: int
-
-
-class ToolUsage(Struct, kw_only=True):
-    """The usage of hosted tools."""
-
-    image_gen: ImageUsage
-    web_search: WebSearchUsage
-
-
 class Response(Struct, kw_only=True, gc=False):
     """A response: its settings, its status and its items."""
 
@@ -263,7 +148,7 @@ class Response(Struct, kw_only=True, gc=False):
     max_tool_calls: Nullable[int] = None
     metadata: Nullable[dict[str, str]] = {}
     model: str
-    moderation: Nullable[Moderation] = UNSET
+    moderation: Nullable[Json] = UNSET
     parallel_tool_calls: bool = True
     presence_penalty: Maybe[Number] = 0.0
     previous_response_id: Nullable[str] = None
@@ -271,7 +156,7 @@ class Response(Struct, kw_only=True, gc=False):
     prompt_cache_key: Nullable[str] = None
     reasoning: Nullable[ReasoningSettings] = field(default_factory=ReasoningSettings)
     prompt_cache_options: Nullable[CacheOptions] = UNSET
-    prompt_cache_diagnostics: Nullable[CacheMiss | CacheHit | CacheComparisonMissing | CacheUnknown] = UNSET
+    prompt_cache_diagnostics: Nullable[Json] = UNSET
     prompt_cache_retention: Nullable[Literal["in_memory", "in-memory", "24h"]] = UNSET
     safety_identifier: Nullable[str] = None
     service_tier: Nullable[ServiceTier] = "default"
@@ -285,7 +170,7 @@ class Response(Struct, kw_only=True, gc=False):
     truncation: Nullable[Literal["auto", "disabled"]] = "disabled"
     user: Nullable[str] = None
     output: list[OutputItem] = []
-    tool_usage: Nullable[ToolUsage] = UNSET
+    tool_usage: Nullable[Json] = UNSET
     usage: Nullable[ResponseUsage] = None
     # Fields that vLLM's route adds to a response that has ended.
     kv_transfer_params: Nullable[Json] = UNSET

@@ -481,39 +481,6 @@ class OutputDone(CommandOutputEvent, tag="response.shell_call_output_content.don
     output: list[ShellOutput]
 
 
-# Events without an item. `interlock check` and `interlock.events.conversion` accept them; no lifecycle emits them.
-
-
-class AudioDelta(StreamEvent, tag="response.audio.delta"):
-    """More audio."""
-
-    type: ClassVar[Literal["response.audio.delta"]]
-
-    delta: str
-    obfuscation: Maybe[str] = UNSET
-
-
-class AudioDone(StreamEvent, tag="response.audio.done"):
-    """The audio is complete."""
-
-    type: ClassVar[Literal["response.audio.done"]]
-
-
-class TranscriptDelta(StreamEvent, tag="response.audio.transcript.delta"):
-    """More of the audio's transcript."""
-
-    type: ClassVar[Literal["response.audio.transcript.delta"]]
-
-    delta: str
-    obfuscation: Maybe[str] = UNSET
-
-
-class TranscriptDone(StreamEvent, tag="response.audio.transcript.done"):
-    """The transcript is complete."""
-
-    type: ClassVar[Literal["response.audio.transcript.done"]]
-
-
 # fmt: off
 AnyEvent: TypeAlias = (
     Created | Queued | InProgress | Completed | Incomplete | Failed | ErrorEvent | Keepalive | ItemAdded | ItemDone
@@ -521,7 +488,6 @@ AnyEvent: TypeAlias = (
     | ReasoningDone | SummaryPartAdded | SummaryPartDone | SummaryDelta | SummaryDone | ArgumentsDelta | ArgumentsDone
     | CustomInputDelta | CustomInputDone | McpArgumentsDelta | McpArgumentsDone | CodeDelta | CodeDone | ProgressEvent
     | PartialImage | PatchDelta | PatchDone | CommandAdded | CommandDelta | CommandDone | OutputDelta | OutputDone
-    | AudioDelta | AudioDone | TranscriptDelta | TranscriptDone
 )
 # fmt: on
 """Any event of a stream, as a union: `if event.type == "response.output_text.delta"` tells a type checker the fields."""

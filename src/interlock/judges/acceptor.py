@@ -26,7 +26,7 @@ from interlock.judges.contents import JUDGES, judge_end, judge_opening
 from interlock.judges.digests import Digest, TextDigest, digest, quote
 from interlock.judges.fields import field_faults, is_unknown_part
 from interlock.judges.rulebook import DEVIATIONS, Breach, Finding, ItemRef
-from interlock.judges.stream_items import AUTOMATA, DONE, StreamItems, TrackedItem
+from interlock.judges.stream_items import DONE, StreamItems, TrackedItem
 
 _RESPONSE: Final = LifecycleAutomaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
@@ -35,7 +35,6 @@ _ERROR: Final = wire_name(stream.ErrorEvent)
 _OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
 _MIN_RESUMED: Final = 2
 """The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
-_KNOWN: Final = frozenset({_ERROR, *_RESPONSE.events, *(name for one in AUTOMATA.values() for name in one.events)})
 
 
 @define
@@ -312,8 +311,6 @@ class Acceptor:
         faults += self._check_open()
         if event is stream.ErrorEvent:
             self._error = True
-        elif wire_name(event) not in _KNOWN:
-            faults.append(Breach("R10", "belongs to no item of the API", deviation="unknown-event"))
         elif issubclass(event, stream.PartEvent | stream.SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:

@@ -333,7 +333,7 @@ blank | R18 | OpenAI (an empty message after an image)
 | clients show nothing; the rule is for the streams that Interlock writes
 
 unknown-event | R14 | —
-| the API has no event of that name, or no item of the API has the event (`response.audio.delta`)
+| the API has no event of that name, or no item of the API has the event, as with `response.audio.delta`
 | its meaning is unknown; its number is judged, and that it does not follow the `done` of its item
 | not_judged
 
