@@ -6,5 +6,6 @@ inputs           the deltas to feed
 expectation      the second judge: the visible effects of each delta
 fault_injection  checks that the driver survives a writer, a clock, or a source of ids or late fields that raises
 oracle           the first judge: a validator of full streams, written from the rules alone
-process_walks    the exploration of the tables of the server's processes
+model            compares the table of a process with a model of it
+process_models   the models of the server's processes
 """

@@ -4,16 +4,20 @@ import json
 import os
 import pty
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
 from interlock.fsm import deltas
 from interlock.serving.cli.commands import app
-from interlock.verify import process_walks as processes
+from interlock.serving.http.worker_table import WorkerEffect
 from interlock.verify import proof
 from interlock.verify.oracle.grammar import ORDERS
+from interlock.verify.process_models import MODELS
 from interlock.verify.proof import Counterexample, Coverage, Proof, prove
 
 EDGES = {"response": Coverage(10, ()), "message": Coverage(21, ("pending/pad",))}
@@ -73,8 +77,8 @@ def test_the_json_output_has_the_counterexample(run):
     figures = json.loads(result.stdout)
     assert result.exit_code == 1
     assert figures.pop("seconds") >= 0
-    unfired = {name: walk["unfired"] for name, walk in figures.pop("walks").items()}
-    assert unfired == {name: [] for name in processes.WALKS}
+    unfired = {name: each["unfired"] for name, each in figures.pop("processes").items()}
+    assert unfired == {name: [] for name in MODELS}
     assert figures == {
         "holds": False,
         "states": 1,
@@ -98,21 +102,31 @@ def test_an_edge_that_never_fired_is_named(run):
     assert result.stdout.splitlines()[-1] == "some edges never fired"
 
 
-def test_a_failed_walk_is_reported(run, monkeypatch):
-    monkeypatch.setitem(processes.WALKS, "turns", lambda: processes.Walk(1, 2, (), ("begin, leave: the response has not ended",)))
+def test_a_process_that_differs_from_its_model_is_reported(run, monkeypatch):
+    effects = {**MODELS["worker"].effects, WorkerEffect.BACK_OFF: {}}
+    monkeypatch.setitem(MODELS, "worker", attrs.evolve(MODELS["worker"], effects=effects))
     result = run(result=HOLDS)
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "turns: begin, leave: the response has not ended"
+    assert "worker: ready/exit: [reclaim, back_off] instead of [reclaim]" in result.stdout.splitlines()
     assert json.loads(run("--json", result=HOLDS).stdout)["holds"] is False
+
+
+def read_all(terminal):
+    """Read a terminal while it is written: its buffer holds 4 KiB, and a full one blocks the writer."""
+    output = b""
+    with suppress(OSError):  # which ends a terminal's output on Linux
+        while chunk := os.read(terminal, 10_000):
+            output += chunk
+    return output
 
 
 def test_a_terminal_shows_progress(run, monkeypatch, capfd) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal, end = pty.openpty()
-    with os.fdopen(end, "w") as error:
+    with ThreadPoolExecutor(1) as pool, os.fdopen(end, "w") as error:
+        reading = pool.submit(read_all, terminal)
         monkeypatch.setattr(sys, "stderr", error)
         run(invoke=partial(app, standalone_mode=False))
-    assert capfd.readouterr().out.splitlines()[-1] == "every stream is legal, and every edge fired"
-    output = os.read(terminal, 10_000)
     os.close(terminal)
-    assert b"Exploring the driver" in output
+    assert capfd.readouterr().out.splitlines()[-1] == "every stream is legal, and every edge fired"
+    assert b"Exploring the driver" in reading.result()

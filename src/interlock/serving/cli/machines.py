@@ -17,7 +17,7 @@ from interlock.serving.cli.sources import fail
 
 if TYPE_CHECKING:
     from interlock.diagram import Graph
-    from interlock.verify.process_walks import Walk
+    from interlock.verify.model import Exploration
     from interlock.verify.proof import Coverage, Proof
 
 
@@ -38,7 +38,8 @@ def verify(*, json: bool, open_items: int | None) -> None:
     """
     from rich.console import Console
 
-    from interlock.verify.process_walks import WALKS
+    from interlock.verify.model import explore
+    from interlock.verify.process_models import MODELS
     from interlock.verify.proof import OPEN_ITEMS, prove
 
     start = process_time()
@@ -47,17 +48,17 @@ def verify(*, json: bool, open_items: int | None) -> None:
             open_items=open_items or OPEN_ITEMS,
             progress=lambda explored, total: status.update(f"Exploring the driver: {explored:,} of {total:,} known states"),
         )
-        walks: dict[str, Walk] = {}
-        for name, walk in WALKS.items():
+        processes: dict[str, Exploration] = {}
+        for name, model in MODELS.items():
             status.update(f"Exploring the process {name}")
-            walks[name] = walk()
+            processes[name] = explore(model)
     seconds = process_time() - start
-    holds = proof.holds and all(walk.holds for walk in walks.values())
+    holds = proof.holds and all(each.holds for each in processes.values())
     if json:
         figures: dict[str, object] = {
             "holds": holds,
             **attrs.asdict(proof),
-            "walks": {name: attrs.asdict(walk) for name, walk in walks.items()},
+            "processes": {name: attrs.asdict(each) for name, each in processes.items()},
             "seconds": round(seconds, 3),
         }
         if proof.counterexample is not None:
@@ -65,13 +66,13 @@ def verify(*, json: bool, open_items: int | None) -> None:
             figures["counterexample"] = {"path": path, "faults": proof.counterexample.faults}
         click.echo(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
     else:
-        click.echo("\n".join(_text(proof, walks, seconds, holds=holds)))
+        click.echo("\n".join(_text(proof, processes, seconds, holds=holds)))
     if not holds:
         sys.exit(1)
 
 
-def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: bool) -> Iterator[str]:
-    machines: dict[str, Coverage | Walk] = {**proof.coverage, **walks}
+def _text(proof: Proof, processes: Mapping[str, Exploration], seconds: float, *, holds: bool) -> Iterator[str]:
+    machines: dict[str, Coverage | Exploration] = {**proof.coverage, **processes}
     rows = [("lifecycle", "edges", "fired", "never fired")]
     for name, each in machines.items():
         rows.append((name, str(each.edges), str(each.edges - len(each.unfired)), ", ".join(each.unfired)))
@@ -80,7 +81,7 @@ def _text(proof: Proof, walks: Mapping[str, Walk], seconds: float, *, holds: boo
     yield ""
     yield f"{proof.states:,} states, up to {proof.inputs} inputs in each, {proof.transitions:,} transitions"
     yield f"{proof.streams:,} different streams with {proof.events:,} events, judged in {seconds:.1f} s of CPU time"
-    faults = [f"{name}: {fault}" for name, walk in walks.items() for fault in walk.faults]
+    faults = [f"{name}: {fault}" for name, each in processes.items() for fault in each.faults]
     if proof.counterexample is not None:
         yield "counterexample:"
         yield from (f"    {delta!r}" for delta in proof.counterexample.path)
