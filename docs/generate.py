@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final, get_args
@@ -36,10 +36,12 @@ from interlock.parsers import parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
 from interlock.parsers.families.family import ReasoningSyntax
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
+from interlock.serving import settings
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.recordings import read
 from interlock.serving.engines.script import script_schema
 from interlock.serving.engines.upstream import connection_table as upstream_connection
+from interlock.serving.engines.vllm.plugin import FIELDS as PLUGIN_FIELDS
 from interlock.serving.http import connection_table as connection
 from interlock.serving.http import lane_table as lane
 from interlock.serving.http import server_table as server
@@ -161,7 +163,28 @@ def generated() -> dict[Path, str]:
     files[clients] = _filled((ROOT / clients).read_text(encoding="utf-8"), "tested with", tested.table())
     embedding = Path("docs", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
+    serving, vllm = Path("docs", "serving.md"), Path("docs", "vllm.md")
+    flags = [name for name, each in settings.options().items() if each.has_flag]
+    files[serving] = _filled((ROOT / serving).read_text(encoding="utf-8"), "settings", _settings(flags, settings.flag))
+    plugin = [name for name, each in settings.options().items() if name in PLUGIN_FIELDS or not each.has_flag]
+    page = (ROOT / vllm).read_text(encoding="utf-8")
+    files[vllm] = _filled(page, "settings of the plugin", _settings(plugin, settings.variable))
     return files
+
+
+def _settings(names: Iterable[str], shown: Callable[[str], str]) -> Iterator[str]:
+    """Yield the table of settings; `shown` returns what sets one."""
+    yield "| setting | value | default | meaning |"
+    yield "|---|---|---|---|"
+    for name in names:
+        each, default = settings.options()[name], settings.DEFAULTS[name]
+        value = each.metavar or ", ".join(f"`{choice}`" for choice in settings.choices(name)) or "flag"
+        text = (
+            ", ".join(f"{part:g}" if isinstance(part, (int, float)) else part for part in default)
+            if isinstance(default, tuple)
+            else default
+        )
+        yield f"| `{shown(name)}` | {value} | {'' if default in (None, False, ()) else text} | {each.help} |"
 
 
 def _page(page: str) -> Iterator[str]:

@@ -292,12 +292,19 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     keys: Annotated[
         str | None,
-        Option("The keys that encrypt reasoning and compactions (docs/state.md).", has_flag=False, is_secret=True),
+        Option(
+            "The keys that encrypt reasoning and compactions: 32 bytes each in base64.", "KEYS", has_flag=False, is_secret=True
+        ),
     ] = None
     # Settings of the vLLM plugin alone; docs/vllm.md explains them.
     required: Annotated[bool, Option("Make vLLM refuse to start where the plugin cannot work.", has_flag=False)] = False
     cache_salt: Annotated[
-        Literal["none", "tenant", "key"] | None, Option("Which requests share vLLM's prefix cache.", has_flag=False)
+        Literal["none", "tenant", "key"] | None,
+        Option(
+            "Which requests share vLLM's prefix cache: all (none), those of an API key (tenant), or those of an API key with the "
+            "same prompt_cache_key (key). Default: tenant with several keys that do not share what is stored, else none.",
+            has_flag=False,
+        ),
     ] = None
     parsers: Annotated[
         Literal["interlock", "vllm"],
