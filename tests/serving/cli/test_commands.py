@@ -305,6 +305,24 @@ def test_record_needs_a_server_and_a_json_file(tmp_path) -> None:
     assert (wrong.exit_code, wrong.stderr.partition(";")[0]) == (2, "interlock: -o a.toml: a recorded script is JSON")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "each process would have a store of its own in memory; add --store sqlite:PATH or postgresql://HOST/DATABASE"),
+        (
+            ["--store", "memory:?ttl=1h"],
+            "each process would have a store of its own in memory; add --store sqlite:PATH or postgresql://HOST/DATABASE",
+        ),
+        (["--store", "sqlite:x.db", "--view"], "it shows the streams of one process, not of --workers 2"),
+    ],
+)
+def test_workers_without_what_they_share_are_refused(monkeypatch, tmp_path, options, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("serve", "--workers", "2", "--port", "0", *options)
+    option = "--view" if "--view" in options else "--workers"
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {option}: {message}\n")
+
+
 def test_serve_reports_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -1,6 +1,6 @@
 """Many requests at once to servers with one store: each is answered, and each answered response is stored.
 
-`make test` sends few requests to two servers in threads, `make test-store` many to four processes.
+`make test` sends few requests to two servers in threads, and many to four processes if INTERLOCK_STORE_RUNS is set.
 """
 
 import asyncio

@@ -30,6 +30,7 @@ def own_server():
         yield server
 
 
+@pytest.mark.long
 def test_acknowledged_writes_survive_a_killed_server_and_the_store_recovers_by_itself(own_server) -> None:
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
@@ -121,6 +122,7 @@ def test_a_commit_whose_reply_is_lost_wakes_its_subscribers(monkeypatch, postgre
     assert run(open_store(postgres_url), scenario) == (b"one",)
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_answer_is_down_and_is_not_sent_what_was_refused(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
@@ -147,6 +149,7 @@ async def until_it_works(ask):
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_is_left_for_its_replica_by_all_connections(monkeypatch, own_server) -> None:
     from interlock.serving.store import postgres  # noqa: PLC0415 - psycopg is not on every machine
 
@@ -198,6 +201,7 @@ def test_all_that_wait_for_a_locked_table_are_refused_at_once_and_later_ones_suc
     assert run(open_store(postgres_url), scenario) == ({"is locked by another process."}, [True, False, False, True])
 
 
+@pytest.mark.long
 def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
@@ -353,6 +357,7 @@ def test_a_server_that_only_reads_is_down_for_writers_until_it_writes_again(post
     assert run(open_store(postgres_url), scenario) == ("cannot be written: it is read-only.", True, True)
 
 
+@pytest.mark.long
 def test_of_several_hosts_a_standby_is_neither_written_nor_read(own_server) -> None:
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")

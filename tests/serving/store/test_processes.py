@@ -1,7 +1,7 @@
 """Several server processes with one store survive faults: every reader comes to a legal end, and nothing is lost.
 
-In `make test`, a process is killed once with each store. `make test-store` runs every fault of `store_fleet.faults` with two
-processes and with four, and creates INTERLOCK_STORE_RUNS responses in each run.
+A process is killed once with each store. If INTERLOCK_STORE_RUNS is set, every fault of `store_fleet.faults` happens with two
+processes and with four, and each run creates that many responses.
 """
 
 import json
@@ -26,7 +26,10 @@ STRIKES = 3 if ALL else 1
 CASES = (
     [(*fault, processes) for fault in FAULTS for processes in (2, 4)]
     if ALL
-    else [(store, "a process is killed", 2) for store in ("sqlite", "postgres")]
+    else [
+        pytest.param(store, "a process is killed", 2, marks=marks)
+        for store, marks in (("sqlite", ()), ("postgres", pytest.mark.long))
+    ]
 )
 
 

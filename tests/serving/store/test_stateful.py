@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from live.store_kinds import KINDS
+from live.postgres_server import needs_postgres
 from live.store_model import TTL, Model, ModelConversation
 
 from interlock.serving.store import LEASE, Addition, Lease, StoredConversation, StoredResponse, StoreError
@@ -236,7 +236,7 @@ class StoreMachine(RuleBasedStateMachine):
 LIMITS = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["memory", "sqlite", pytest.param("postgres", marks=[needs_postgres, pytest.mark.long])])
 def test_every_store_matches_the_model(make_store, kind) -> None:
     class Machine(StoreMachine):
         def open(self, clock):
