@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from interlock.late import exporter
+from interlock.lazy import exporter
 
 if TYPE_CHECKING:
     from interlock.embedding import driver_for, now, random_id

@@ -92,7 +92,7 @@ def test_the_ids_of_each_kind_begin_in_their_own_way():
 
 @pytest.mark.parametrize("kind", sorted(TYPED))
 def test_an_item_begins_as_one_of_the_package(kind):
-    made = dict.fromkeys(ITEMS[kind].made, "made_1")
+    made = dict.fromkeys(ITEMS[kind].generated_ids, "made_1")
     status = {"status": "completed"} if statuses_of(ITEMS[kind]) else {}
     older = {"action": {"type": "search", "query": "signals"}} if kind == "web_search_call" else {}  # 2.25 requires the query
     item = {"id": "id_1", "type": kind, **beginning(kind, **older), **made, **status}

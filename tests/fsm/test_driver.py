@@ -104,7 +104,7 @@ def test_the_events_of_an_answer_come_in_order():
 def test_what_is_known_only_of_a_whole_item_is_in_its_done_event_and_in_the_response():
     late = {"reasoning": {"encrypted_content": "sealed"}}
     driver = ResponseDriver(
-        SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, late=lambda item: late.get(item["type"], {})
+        SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, final_fields=lambda item: late.get(item["type"], {})
     )
     events = driver.feed([Open("reasoning"), "Hm", "m.", Open("message"), "Hello", Finish()])
     assert check([as_json(event) for event in events]) == []
@@ -122,7 +122,7 @@ def test_what_fails_to_know_an_item_at_its_end_changes_nothing():
             raise answer
         return answer
 
-    driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, late=late)
+    driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, final_fields=late)
     events = driver.feed([Open("reasoning"), "Hmm."])
     with pytest.raises(OverflowError):
         driver.feed([Close()])

@@ -313,7 +313,7 @@ def test_an_automaton_takes_what_every_edge_emits(lifecycle):
     automaton = LifecycleAutomaton(lifecycle)
     assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}
     for edge in lifecycle.edges:
-        node = automaton.anywhere_in(edge.source)
+        node = automaton.at_state(edge.source)
         for emission in edge.effects:
             assert automaton.leads_to(node, emission.name)
             node = automaton.step(node, emission.name)

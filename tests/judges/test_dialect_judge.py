@@ -48,7 +48,7 @@ def test_legal_streams_of_each_api(size):
     result = verdict(framed([{"type": "ping"}, *EVENTS]), size, "text/event-stream; charset=utf-8")
     assert (result.legal, result.events, result.items, result.status) == (True, 7, ["text"], "end_turn")
     result = verdict(b": ping\n\n" + chunked(CHUNKS), size)
-    assert (result.legal, result.events, result.items, result.status, result.marked) == (True, 2, [], "stop", True)
+    assert (result.legal, result.events, result.items, result.status, result.has_done_marker) == (True, 2, [], "stop", True)
 
 
 def test_a_stream_of_the_responses_api_is_judged_as_before():
@@ -146,7 +146,7 @@ def test_the_first_delta_of_a_call_may_have_no_arguments_which_the_sdk_reads() -
             for delta, end in [*deltas, ({}, "tool_calls")]
         ),
     ]
-    assert verdict(chunked(chunks)).strict
+    assert verdict(chunked(chunks)).is_clean
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from each import each
 
-from interlock.judges.judging import LISTED, JsonLines, Judge, judge
+from interlock.judges.judging import MAX_LISTED, JsonLines, Judge, judge
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()
@@ -20,7 +20,7 @@ def messages(*pieces, rule="R5"):
 @each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
 def test_a_legal_stream_is_legal(path) -> None:
     verdict = judge([path.read_bytes()])
-    assert (verdict.legal, verdict.strict, verdict.reported) == (True, True, [])
+    assert (verdict.legal, verdict.is_clean, verdict.reported) == (True, True, [])
 
 
 def test_the_verdict_does_not_depend_on_how_the_bytes_are_split() -> None:
@@ -133,15 +133,15 @@ def test_a_terminal_event_without_a_response_gives_no_status() -> None:
 
 def test_findings_without_end_are_counted_and_not_kept() -> None:
     judging = Judge()
-    for number in range(3 * LISTED):
+    for number in range(3 * MAX_LISTED):
         judging.feed(b'event: x\ndata: {"type": "x", "sequence_number": %d, "more": 1}\n\n' % (2 * number))
     verdict = judging.end()
     listed = [one for one in verdict.reported if one.finding.severity == "error"]
-    assert (len(listed), verdict.rules["R14"], verdict.rules["R2"]) == (LISTED, 3 * LISTED, 3 * LISTED - 1)
-    assert verdict.severities == {"error": 3 * LISTED, "deviation": 1, "not_judged": 3 * LISTED}
+    assert (len(listed), verdict.rules["R14"], verdict.rules["R2"]) == (MAX_LISTED, 3 * MAX_LISTED, 3 * MAX_LISTED - 1)
+    assert verdict.severities == {"error": 3 * MAX_LISTED, "deviation": 1, "not_judged": 3 * MAX_LISTED}
 
 
-@pytest.mark.parametrize("different", [0, LISTED])
+@pytest.mark.parametrize("different", [0, MAX_LISTED])
 def test_repeats_are_counted_whether_they_are_listed_or_not(different: int) -> None:
     judging = Judge()
     for number in range(different):

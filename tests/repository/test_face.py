@@ -61,7 +61,7 @@ def test_everything_exported_is_documented(face) -> None:
 def test_importing_the_package_imports_nothing_of_it() -> None:
     program = "import sys, interlock; print(*(name for name in sys.modules if name.startswith('interlock.')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)  # noqa: S603 - our own
-    assert done.stdout == "interlock.late\n"
+    assert done.stdout == "interlock.lazy\n"
 
 
 def test_serving_without_its_packages_names_what_to_install(monkeypatch) -> None:

@@ -186,7 +186,7 @@ def test_the_oracle_imports_nothing_that_it_judges():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout
     assert {name for name in json.loads(loaded.replace("'", '"')) if "oracle" not in name} == {
-        "interlock.late",
+        "interlock.lazy",
         "interlock.verify",
     }
 

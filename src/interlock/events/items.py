@@ -77,38 +77,38 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `prefix`: the prefix of the item's id.
     - `events`: `own` for a kind with a lifecycle of its own; `bracket` for a call that the model writes without further events
       between `added` and `done`; `none` for an item that is added and done at once.
-    - `made`: the prefixes of other fields with generated ids, by field.
-    - `opening`: the fields that an item must open with, besides the required ones.
-    - `written`: the initial values of the fields that are written while the item is open.
+    - `generated_ids`: the prefixes of other fields with generated ids, by field.
+    - `required_at_open`: the fields that an item must open with, besides the required ones.
+    - `empty_at_open`: the initial values of the fields that are written while the item is open.
     - `text_path`: the path to the field with the text that the model writes, for a kind without parts.
-    - `late`: the fields that may be unknown until the item closes.
+    - `known_at_done`: the fields that may be unknown until the item closes.
     - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
     - `plain_result`: the field that holds a result in plain text, for a kind that can hold one.
     - `no_result`: the fields of a result that is missing, for a kind that must have one.
-    - `opaque`: the field with encrypted content, with which an item without text is not dropped.
-    - `prose`: whether the item is complete wherever its turn stops; a call is not.
+    - `encrypted_field`: the field with encrypted content, with which an item without text is not dropped.
+    - `stops_anywhere`: whether the item is complete wherever its turn stops; a call is not.
     - `answer`: the kind of item with which the client answers, for a kind that needs an answer.
-    - `shown_call`: for a kind that a model reads as the call of a function, the function's name, or "" if the item has the name,
-      and the field with the arguments.
-    - `shown_output`: for a kind that a model reads as the output of a call, the field with the output.
+    - `as_function_call`: for a kind that a model reads as the call of a function, the function's name, or "" if the item has the
+      name, and the field with the arguments.
+    - `as_function_output`: for a kind that a model reads as the output of a call, the field with the output.
     """
 
     type: ClassVar[str]
     prefix: ClassVar[str] = ""
     events: ClassVar[Literal["own", "bracket", "none"]] = "own"
-    made: ClassVar[Mapping[str, str]] = NOTHING
-    opening: ClassVar[tuple[str, ...]] = ()
-    written: ClassVar[Mapping[str, object]] = NOTHING
+    generated_ids: ClassVar[Mapping[str, str]] = NOTHING
+    required_at_open: ClassVar[tuple[str, ...]] = ()
+    empty_at_open: ClassVar[Mapping[str, object]] = NOTHING
     text_path: ClassVar[tuple[str, ...]] = ()
-    late: ClassVar[tuple[str, ...]] = ()
+    known_at_done: ClassVar[tuple[str, ...]] = ()
     tool_result: ClassVar[tuple[str, ...] | None] = None
     plain_result: ClassVar[str] = ""
     no_result: ClassVar[Mapping[str, object]] = NOTHING
-    opaque: ClassVar[str] = ""
-    prose: ClassVar[bool] = False
+    encrypted_field: ClassVar[str] = ""
+    stops_anywhere: ClassVar[bool] = False
     answer: ClassVar[str] = ""
-    shown_call: ClassVar[tuple[str, str] | None] = None
-    shown_output: ClassVar[str] = ""
+    as_function_call: ClassVar[tuple[str, str] | None] = None
+    as_function_output: ClassVar[str] = ""
 
     id: Outbound[str] = UNSET
     agent: Nullable[Agent] = UNSET
@@ -130,8 +130,8 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
     @classmethod
     def arguments_of(cls, item: Mapping[str, object]) -> object:
-        """Return the arguments of `shown_call`: an object, or the text that the model wrote."""
-        name = "" if cls.shown_call is None else cls.shown_call[1]
+        """Return the arguments of `as_function_call`: an object, or the text that the model wrote."""
+        name = "" if cls.as_function_call is None else cls.as_function_call[1]
         value = item.get(name)
         if is_object(value):
             return {name: each for name, each in value.items() if each is not None}
@@ -139,8 +139,8 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
     @classmethod
     def output_of(cls, item: Mapping[str, object]) -> object:
-        """Return the output of `shown_output`: a text or content parts."""
-        return item.get(cls.shown_output)
+        """Return the output of `as_function_output`: a text or content parts."""
+        return item.get(cls.as_function_output)
 
 
 # What the model writes.
@@ -151,10 +151,10 @@ class Reasoning(Item, tag="reasoning", kw_only=True):
 
     type: ClassVar[Literal["reasoning"]]
     prefix = "rs"
-    written = MappingProxyType({"summary": [], "content": []})
-    late = ("encrypted_content",)
-    opaque = "encrypted_content"
-    prose = True
+    empty_at_open = MappingProxyType({"summary": [], "content": []})
+    known_at_done = ("encrypted_content",)
+    encrypted_field = "encrypted_content"
+    stops_anywhere = True
 
     encrypted_content: Nullable[str] = UNSET
     status: Maybe[Status] = UNSET
@@ -167,8 +167,8 @@ class Message(Item, tag="message", kw_only=True):
 
     type: ClassVar[Literal["message"]]
     prefix = "msg"
-    written = MappingProxyType({"content": []})
-    prose = True
+    empty_at_open = MappingProxyType({"content": []})
+    stops_anywhere = True
 
     role: Literal["assistant"] = "assistant"
     phase: Nullable[Literal["commentary", "final_answer"]] = UNSET
@@ -193,7 +193,7 @@ class Compaction(Item, tag="compaction", kw_only=True):
 
     type: ClassVar[Literal["compaction"]]
     prefix = "cmp"
-    written = MappingProxyType({"encrypted_content": ""})
+    empty_at_open = MappingProxyType({"encrypted_content": ""})
     tool_result = ("encrypted_content",)
 
     encrypted_content: str
@@ -220,7 +220,7 @@ class ClientCall(Item, kw_only=True):
     """A call of a client's tool."""
 
     prefix = "fc"
-    made = CALL_ID
+    generated_ids = CALL_ID
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -235,10 +235,10 @@ class FunctionCall(ClientCall, tag="function_call", kw_only=True):
     """A function call."""
 
     type: ClassVar[Literal["function_call"]]
-    written = MappingProxyType({"arguments": ""})
+    empty_at_open = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
     answer = "function_call_output"
-    shown_call = ("", "arguments")
+    as_function_call = ("", "arguments")
 
     arguments: str
 
@@ -248,10 +248,10 @@ class CustomToolCall(ClientCall, tag="custom_tool_call", kw_only=True):
 
     type: ClassVar[Literal["custom_tool_call"]]
     prefix = "ctc"
-    written = MappingProxyType({"input": ""})
+    empty_at_open = MappingProxyType({"input": ""})
     text_path = ("input",)
     answer = "custom_tool_call_output"
-    shown_call = ("", "input")
+    as_function_call = ("", "input")
 
     status: Maybe[Status] = UNSET
     input: str
@@ -263,7 +263,7 @@ class FunctionCallOutput(Item, tag="function_call_output", kw_only=True):
     type: ClassVar[Literal["function_call_output"]]
     prefix = "fco"
     events = "none"
-    shown_output = "output"
+    as_function_output = "output"
 
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = UNSET
@@ -280,7 +280,7 @@ class CustomToolCallOutput(Item, tag="custom_tool_call_output", kw_only=True):
     type: ClassVar[Literal["custom_tool_call_output"]]
     prefix = "ctco"
     events = "none"
-    shown_output = "output"
+    as_function_output = "output"
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -321,12 +321,12 @@ class McpCall(McpItem, tag="mcp_call", kw_only=True):
 
     type: ClassVar[Literal["mcp_call"]]
     prefix = "mcp"
-    written = MappingProxyType({"arguments": ""})
+    empty_at_open = MappingProxyType({"arguments": ""})
     text_path = ("arguments",)
     tool_result = ("output",)
     plain_result = "output"
     no_result = MappingProxyType({"output": ""})
-    shown_call = ("", "arguments")
+    as_function_call = ("", "arguments")
 
     status: Maybe[Literal["in_progress", "completed", "incomplete", "calling", "failed"]] = UNSET
     server_label: str
@@ -381,7 +381,7 @@ class McpApprovalRequest(McpItem, tag="mcp_approval_request", kw_only=True):
     prefix = "mcpr"
     events = "none"
     answer = "mcp_approval_response"
-    shown_call = ("", "arguments")
+    as_function_call = ("", "arguments")
 
     server_label: str
     name: str
@@ -420,11 +420,11 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
 
     type: ClassVar[Literal["code_interpreter_call"]]
     prefix = "ci"
-    made = MappingProxyType({"container_id": "cntr"})
-    written = MappingProxyType({"code": ""})
+    generated_ids = MappingProxyType({"container_id": "cntr"})
+    empty_at_open = MappingProxyType({"code": ""})
     text_path = ("code",)
     tool_result = ("outputs",)
-    shown_call = ("python", "code")
+    as_function_call = ("python", "code")
 
     status: Outbound[Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]] = UNSET
     container_id: str
@@ -495,10 +495,10 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
 
     type: ClassVar[Literal["web_search_call"]]
     prefix = "ws"
-    opening = ("action",)
-    late = ("action",)
+    required_at_open = ("action",)
+    known_at_done = ("action",)
     tool_result = ("action",)
-    shown_call = ("web_search", "action")
+    as_function_call = ("web_search", "action")
 
     status: Outbound[SearchStatus] = UNSET
     action: Outbound[Search | OpenPage | FindInPage] = UNSET
@@ -520,7 +520,7 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     type: ClassVar[Literal["file_search_call"]]
     prefix = "fs"
     tool_result = ("queries", "results")
-    shown_call = ("file_search", "queries")
+    as_function_call = ("file_search", "queries")
 
     status: Outbound[SearchStatus] = UNSET
     queries: list[str]
@@ -539,10 +539,10 @@ class ToolSearchCall(Item, tag="tool_search_call", kw_only=True):
     prefix = "tsc"
     events = "bracket"
     answer = "tool_search_output"
-    shown_call = ("tool_search", "arguments")
-    opening = ("execution",)
-    made = CALL_ID
-    late = ("arguments",)
+    as_function_call = ("tool_search", "arguments")
+    required_at_open = ("execution",)
+    generated_ids = CALL_ID
+    known_at_done = ("arguments",)
 
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = None
@@ -557,8 +557,8 @@ class ToolSearchOutput(Item, tag="tool_search_output", kw_only=True):
     type: ClassVar[Literal["tool_search_output"]]
     prefix = "tso"
     events = "none"
-    shown_output = "tools"
-    opening = ("execution", "call_id")
+    as_function_output = "tools"
+    required_at_open = ("execution", "call_id")
 
     status: Outbound[Status] = UNSET
     call_id: Nullable[str] = UNSET
@@ -666,9 +666,9 @@ class ApplyPatchCall(Item, tag="apply_patch_call", kw_only=True):
     type: ClassVar[Literal["apply_patch_call"]]
     prefix = "apc"
     answer = "apply_patch_call_output"
-    shown_call = ("apply_patch", "operation")
+    as_function_call = ("apply_patch", "operation")
     text_path = ("operation", "diff")
-    made = CALL_ID
+    generated_ids = CALL_ID
 
     status: Outbound[Literal["in_progress", "completed"]] = UNSET
     call_id: str
@@ -683,7 +683,7 @@ class ApplyPatchCallOutput(Item, tag="apply_patch_call_output", kw_only=True):
     type: ClassVar[Literal["apply_patch_call_output"]]
     prefix = "apco"
     events = "none"
-    shown_output = "output"
+    as_function_output = "output"
 
     status: Outbound[Literal["completed", "failed"]] = UNSET
     call_id: str
@@ -714,8 +714,8 @@ class ShellCall(Item, tag="shell_call", kw_only=True):
     type: ClassVar[Literal["shell_call"]]
     prefix = "sh"
     answer = "shell_call_output"
-    shown_call = ("shell", "action")
-    made = CALL_ID
+    as_function_call = ("shell", "action")
+    generated_ids = CALL_ID
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -749,8 +749,8 @@ class ShellCallOutput(Item, tag="shell_call_output", kw_only=True):
 
     type: ClassVar[Literal["shell_call_output"]]
     prefix = "sho"
-    shown_output = "output"
-    written = MappingProxyType({"output": []})
+    as_function_output = "output"
+    empty_at_open = MappingProxyType({"output": []})
     tool_result = ()
 
     status: Outbound[Status] = UNSET
@@ -783,9 +783,9 @@ class LocalShellCall(Item, tag="local_shell_call", kw_only=True):
     prefix = "lsh"
     events = "bracket"
     answer = "local_shell_call_output"
-    shown_call = ("local_shell", "action")
-    made = CALL_ID
-    late = ("action",)
+    as_function_call = ("local_shell", "action")
+    generated_ids = CALL_ID
+    known_at_done = ("action",)
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -804,7 +804,7 @@ class LocalShellCallOutput(Item, tag="local_shell_call_output", kw_only=True):
     type: ClassVar[Literal["local_shell_call_output"]]
     prefix = "lsho"
     events = "none"
-    shown_output = "output"
+    as_function_output = "output"
 
     status: Nullable[Status] = UNSET
     call_id: Maybe[str] = UNSET
@@ -895,9 +895,9 @@ class ComputerCall(Item, tag="computer_call", kw_only=True):
     prefix = "cu"
     events = "bracket"
     answer = "computer_call_output"
-    shown_call = ("computer", "action")
-    made = CALL_ID
-    late = ("action", "actions", "pending_safety_checks")
+    as_function_call = ("computer", "action")
+    generated_ids = CALL_ID
+    known_at_done = ("action", "actions", "pending_safety_checks")
 
     status: Outbound[Status] = UNSET
     call_id: str
@@ -912,7 +912,7 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
     type: ClassVar[Literal["computer_call_output"]]
     prefix = "cuo"
     events = "none"
-    shown_output = "output"
+    as_function_output = "output"
 
     status: Outbound[Literal["completed", "incomplete", "failed", "in_progress"]] = UNSET
     call_id: str
@@ -936,9 +936,9 @@ class Program(Item, tag="program", kw_only=True):
     type: ClassVar[Literal["program"]]
     prefix = "prog"
     events = "bracket"
-    shown_call = ("program", "code")
-    made = CALL_ID
-    late = ("code",)
+    as_function_call = ("program", "code")
+    generated_ids = CALL_ID
+    known_at_done = ("code",)
 
     call_id: str
     code: str = ""
@@ -951,7 +951,7 @@ class ProgramOutput(Item, tag="program_output", kw_only=True):
     type: ClassVar[Literal["program_output"]]
     prefix = "progo"
     events = "none"
-    shown_output = "result"
+    as_function_output = "result"
 
     status: Outbound[Literal["completed", "incomplete"]] = UNSET
     call_id: str
@@ -981,8 +981,8 @@ class MultiAgentCall(Item, tag="multi_agent_call", kw_only=True):
     type: ClassVar[Literal["multi_agent_call"]]
     prefix = "mac"
     events = "none"
-    made = CALL_ID
-    shown_call = ("", "arguments")
+    generated_ids = CALL_ID
+    as_function_call = ("", "arguments")
 
     call_id: str
     action: AgentAction
@@ -995,7 +995,7 @@ class MultiAgentCallOutput(Item, tag="multi_agent_call_output", kw_only=True):
     type: ClassVar[Literal["multi_agent_call_output"]]
     prefix = "maco"
     events = "none"
-    shown_output = "output"
+    as_function_output = "output"
 
     call_id: str
     action: AgentAction
@@ -1070,7 +1070,7 @@ ItemKind: TypeAlias = str
 def required_fields(kind: type[Item]) -> tuple[str, ...]:
     """Return the fields that an item must open with."""
     required = [field.encode_name for field in structs.fields(kind) if field.required]
-    return tuple(name for name in (*kind.opening, *required) if name not in {*kind.made, *kind.written})
+    return tuple(name for name in (*kind.required_at_open, *required) if name not in {*kind.generated_ids, *kind.empty_at_open})
 
 
 @cache
@@ -1097,9 +1097,11 @@ def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     missing = [name for name in required_fields(item) if name not in fields]
     if missing:
         raise ValueError(f"an item of kind {kind!r} cannot open without {', '.join(missing)}")
-    made = {name: "" for name in item.made if fields.get(name) is None and (name not in fields or _is_required(item, name))}
+    absent = {
+        name: "" for name in item.generated_ids if fields.get(name) is None and (name not in fields or _is_required(item, name))
+    }
     try:
-        return convert({**fields, **made, **item.written, "type": kind}, item)
+        return convert({**fields, **absent, **item.empty_at_open, "type": kind}, item)
     except ValidationError as error:
         raise ValueError(f"an item of kind {kind!r} cannot open with these fields: {error}") from None
 

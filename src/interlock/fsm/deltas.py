@@ -198,7 +198,7 @@ class Close:
             are ignored.
 
     Raises:
-        ValueError: The `late` of no class in `interlock.events.items` lists a field, or none gives it this type.
+        ValueError: The `known_at_done` of no class in `interlock.events.items` lists a field, or none gives it this type.
     """
 
     fields: Mapping[str, object] = field(factory=dict[str, object])
@@ -206,7 +206,7 @@ class Close:
     def __attrs_post_init__(self) -> None:
         """Check the fields."""
         if self.fields:
-            check_fields(self.fields, lambda kind: kind.late)
+            check_fields(self.fields, lambda kind: kind.known_at_done)
 
     def __repr__(self) -> str:
         """Return the constructor call, without arguments if there are no fields."""

@@ -33,7 +33,7 @@ from interlock.fsm.ids import Clock, Ids
 from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import restore
-from interlock.fsm.subjects import SETTINGS, AnyItem, ItemState, Late, ResponseState, usage_of
+from interlock.fsm.subjects import SETTINGS, AnyItem, FinalFields, ItemState, ResponseState, usage_of
 
 T = TypeVar("T")
 """The type of a written event: `bytes` or `StreamEvent`."""
@@ -76,12 +76,13 @@ class ResponseDriver(Generic[T]):
         response_id: The response's id; None for a new one.
         created_at: When the response was created, in seconds since the epoch; None for now.
         additions: Returns extra fields that the server adds to a response that ends.
-        late: Receives each item before its `output_item.done`; returns fields such as `encrypted_content`. Must not raise.
+        final_fields: Returns the fields of an item that become known just before its `output_item.done`, such as
+            `encrypted_content`. Must not raise.
         lifecycles: The lifecycles of the response and of the items.
     """
 
     __slots__ = (
-        *("_active", "_counts", "_events", "_final", "_ids", "_late", "_lifecycles", "_number", "_open", "_repeated"),
+        *("_active", "_counts", "_events", "_final", "_ids", "_final_fields", "_lifecycles", "_number", "_open", "_repeated"),
         *("_response", "_terminal", "_usage", "_used_ids", "_write_delta", "_writer", "rejected"),
     )
 
@@ -95,7 +96,7 @@ class ResponseDriver(Generic[T]):
         response_id: str | None = None,
         created_at: int | None = None,
         additions: Callable[[], Mapping[str, object]] = lambda: NO_FIELDS,
-        late: Late | None = None,
+        final_fields: FinalFields | None = None,
         lifecycles: Lifecycles = DECLARED,
     ) -> None:
         self._writer = writer
@@ -110,7 +111,7 @@ class ResponseDriver(Generic[T]):
         self._counts: Counter[type[StreamEvent]] = Counter()
         self._lifecycles = lifecycles
         self._ids = ids
-        self._late = late
+        self._final_fields = final_fields
         self._open: dict[str, AnyItem] = {}
         self._active: AnyItem | None = None
         self.rejected: tuple[str, ...] = ()
@@ -267,7 +268,7 @@ class ResponseDriver(Generic[T]):
             case deltas.EndTurn(reason, usage):
                 self._end_turn(reason, usage)
             case deltas.Start():
-                self._try("start")
+                self._fire_if_legal("start")
             case deltas.Finish():
                 self._finish()
             case deltas.Reject(message):
@@ -281,19 +282,19 @@ class ResponseDriver(Generic[T]):
             case deltas.EndPart():
                 self._end_part()
             case deltas.Run(item_id):
-                self._lead(item_id, "run")
+                self._fire_via_shortest_path(item_id, "run")
             case deltas.Progress(item_id, fields):
-                self._lead(item_id, "progress", fields)
+                self._fire_via_shortest_path(item_id, "progress", fields)
             case deltas.EndOutput(item_id, outcome):
-                self._lead(item_id, "end_output", {"outcome": outcome})
+                self._fire_via_shortest_path(item_id, "end_output", {"outcome": outcome})
             case deltas.Succeed(item_id, fields):
                 self._succeed(item_id, fields)
             case deltas.Fail(item_id, message):
                 self._fail(item_id, message)
             case deltas.Enqueue():
-                self._try("enqueue")
+                self._fire_if_legal("enqueue")
             case deltas.Silence():
-                self._try("silence")
+                self._fire_if_legal("silence")
             case deltas.Fault(code, message, usage):
                 self._end("fail", usage, error=ResponseError(code=code, message=message))
             case deltas.Cancel(usage):
@@ -302,18 +303,23 @@ class ResponseDriver(Generic[T]):
                 _refuse(delta)
 
     def _begin_item(self, opening: deltas.Open) -> AnyItem:
-        self._try("start")
+        self._fire_if_legal("start")
         self._close_active()
         lifecycle = self._lifecycles.items[opening.kind]
         start = lifecycle.states[lifecycle.initial]
         item_id = self._ids(opening.body.prefix)
         body = replace(opening.body, id=item_id)
-        if body.made:
+        if body.generated_ids:
             body = replace(body, **self._ids_of(opening))
         if "status" in opening.fields and start.rows["open"][0].rows:
             body = replace(body, status=UNSET)  # the lifecycle sets it, unless the item is added and done at once
         item: AnyItem = ItemState(
-            start, id=item_id, body=body, output_index=len(self._response.output), late=self._late, last_text=opening.text
+            start,
+            id=item_id,
+            body=body,
+            output_index=len(self._response.output),
+            final_fields=self._final_fields,
+            last_text=opening.text,
         )
         self._fire_item(item, "open")
         rows = item.state.rows
@@ -321,7 +327,7 @@ class ResponseDriver(Generic[T]):
             self._open[item.id] = item
         if "close" in rows:
             self._active = item
-        if "reveal" in rows and item.is_opaque:  # encrypted content counts as content
+        if "reveal" in rows and item.has_encrypted_content:  # encrypted content counts as content
             self._fire_item(item, "reveal")
         return item
 
@@ -329,7 +335,7 @@ class ResponseDriver(Generic[T]):
         """Return the ids in an item besides its own, such as `call_id`; an explicit null stays null."""
         return {
             name: self._id(name, opening.fields.get(name), prefix)
-            for name, prefix in opening.body.made.items()
+            for name, prefix in opening.body.generated_ids.items()
             if getattr(opening.body, name) is not None or name not in opening.fields
         }
 
@@ -375,8 +381,8 @@ class ResponseDriver(Generic[T]):
         item = self._active
         if item is not None:
             if fields:
-                item.update(**fields_of(type(item.body), item.body.late, fields))
-            if "reveal" in item.state.rows and item.is_opaque:
+                item.update(**fields_of(type(item.body), item.body.known_at_done, fields))
+            if "reveal" in item.state.rows and item.has_encrypted_content:
                 self._fire_item(item, "reveal")
             self._fire_item(item, "close")
 
@@ -411,14 +417,14 @@ class ResponseDriver(Generic[T]):
         item = self._find(item_id)
         if item is not None:
             result = fields_of(type(item.body), item.body.tool_result or (), fields)
-            self._lead(item_id, "succeed", {**item.body.no_result, **result})
+            self._fire_via_shortest_path(item_id, "succeed", {**item.body.no_result, **result})
 
     def _fail(self, item_id: str, message: str) -> None:
         item = self._find(item_id)
         if item is not None:
-            self._lead(item_id, "fail", item.body.failure_fields(message))
+            self._fire_via_shortest_path(item_id, "fail", item.body.failure_fields(message))
 
-    def _lead(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
+    def _fire_via_shortest_path(self, item_id: str, trigger: str, args: Fields = NO_FIELDS) -> None:
         """Fire a tool's trigger, and before it the triggers that make it legal. Do nothing if it can no longer become legal."""
         item = self._find(item_id)
         if item is not None and trigger in item.state.paths:
@@ -428,13 +434,13 @@ class ResponseDriver(Generic[T]):
             self._fire_item(item, last, args)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage | None) -> None:
-        if reason == "cut" and (self._active is None or self._active.body.prose):
+        if reason == "cut" and (self._active is None or self._active.body.stops_anywhere):
             reason = "stop"
         end = deltas.TURN_ENDS[reason]
         match end.trigger:
             case "":
                 self._usage = deltas.total(self._usage, usage)
-                self._try("start")
+                self._fire_if_legal("start")
                 self._close_active()
             case "fail":
                 self._end("fail", usage, error=ResponseError(code="server_error", message=_ENGINE_FAILED))
@@ -444,7 +450,7 @@ class ResponseDriver(Generic[T]):
                 self._end(trigger, usage)
 
     def _finish(self) -> None:
-        self._try("start")
+        self._fire_if_legal("start")
         self._close_active()
         self._abandon("fail")
         self._terminal = self._fire(self._response, "complete", {"usage": usage_of(self._usage)})
@@ -452,7 +458,7 @@ class ResponseDriver(Generic[T]):
     def _end(self, trigger: str, usage: deltas.Usage | None, **why: IncompleteDetails | ResponseError) -> None:
         self._usage = deltas.total(self._usage, usage)
         if trigger not in self._response.state.rows:
-            self._try("start")
+            self._fire_if_legal("start")
         self._abandon("cut")
         self._terminal = self._fire(self._response, trigger, {"usage": usage_of(self._usage), **why})
 
@@ -463,7 +469,7 @@ class ResponseDriver(Generic[T]):
             message = NOT_RUN if "run" in rows else _CUT
             self._fire_item(item, trigger, item.body.failure_fields(message) if "fail" in rows else NO_FIELDS)
 
-    def _try(self, trigger: str) -> None:
+    def _fire_if_legal(self, trigger: str) -> None:
         """Fire a trigger of the response if it is legal."""
         if trigger in self._response.state.rows:
             self._fire(self._response, trigger)

@@ -88,9 +88,9 @@ def added(item: AnyItem) -> stream.ItemAdded:
 def done(item: AnyItem) -> stream.ItemDone:
     if item.args:
         item.update(**item.args)
-    if item.late is not None:
+    if item.final_fields is not None:
         item.show()
-        item.update(**item.late(item.shown_as_json()))
+        item.update(**item.final_fields(item.shown_as_json()))
     return stream.ItemDone(item.output_index, item.show())
 
 

@@ -26,8 +26,8 @@ from interlock.fsm.lifecycle import Fields, Subject
 B = TypeVar("B", bound=items.Item)
 """The class of the item in `interlock.events.items`."""
 
-Late: TypeAlias = Callable[[Mapping[str, object]], Fields]
-"""Takes the item as JSON just before it is done, and returns the fields that were not known earlier."""
+FinalFields: TypeAlias = Callable[[Mapping[str, object]], Fields]
+"""Returns the fields of an item that become known just before it is done; its argument is the item as JSON."""
 
 Logprobs: TypeAlias = Sequence[Mapping[str, object]]
 """The log probabilities of a text: an object for each token, in the API's shape."""
@@ -59,13 +59,13 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         id: The item's id.
         body: The item as the API shows it. It is replaced, never mutated, because events refer to it.
         output_index: The item's index in the response once it is added (rule R6).
-        late: Returns the fields that are known only when the item is done; None if there are none.
+        final_fields: Returns the fields that are known only when the item is done; None if there are none.
     """
 
     id: str
     body: B
     output_index: int
-    late: Late | None = None
+    final_fields: FinalFields | None = None
     shown_body: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
     shown_json: tuple[B | None, Mapping[str, object]] = (None, EMPTY)
@@ -92,9 +92,9 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         return self.last_text or self.sent_text.getvalue().decode()
 
     @property
-    def is_opaque(self) -> bool:
+    def has_encrypted_content(self) -> bool:
         """Whether the item has encrypted or withheld content."""
-        return bool(self.body.opaque and getattr(self.body, self.body.opaque))
+        return bool(self.body.encrypted_field and getattr(self.body, self.body.encrypted_field))
 
     @property
     def mixes(self) -> bool:

@@ -29,7 +29,7 @@ from interlock.judges.rulebook import DEVIATIONS, Breach, Finding, ItemRef
 from interlock.judges.stream_items import DONE, StreamItems, TrackedItem
 
 _RESPONSE: Final = LifecycleAutomaton(RESPONSE)
-_RUNNING: Final = _RESPONSE.anywhere_in("in_progress")
+_RUNNING: Final = _RESPONSE.at_state("in_progress")
 _CREATED: Final = wire_name(stream.Created)
 _ERROR: Final = wire_name(stream.ErrorEvent)
 _OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
@@ -321,7 +321,7 @@ class Acceptor:
         """Check that the opening events came first."""
         fault = Breach("R1", "comes before the stream has opened", self._response.legal)
         is_open = "in_progress" in self._response.states
-        self._response = _RUNNING if is_open else _RESPONSE.either(self._response, _RUNNING)
+        self._response = _RUNNING if is_open else _RESPONSE.union(self._response, _RUNNING)
         return [] if is_open else [fault]
 
     def _take_keepalive(self, name: str) -> list[Breach]:
@@ -340,7 +340,7 @@ class Acceptor:
         following = _RESPONSE.step(self._response, name)
         if following is None:
             faults.append(Breach("R1", "is not allowed here: the opening events come first and once", self._response.legal))
-            following = _RESPONSE.either(self._response, _RESPONSE.after(name))
+            following = _RESPONSE.union(self._response, _RESPONSE.after(name))
         self._transition = (None, self._response, name, following)
         self._response = following
         if not readable:
@@ -397,7 +397,7 @@ class Acceptor:
     def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Breach]:
         """Check that one item is written at a time; events of tools may come at any time."""
         current = self._current
-        if item is current or (item.automaton and event in item.automaton.apart):
+        if item is current or (item.automaton and event in item.automaton.tool_events):
             return []
         if event != DONE:
             self._current = item

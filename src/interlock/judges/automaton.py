@@ -193,9 +193,9 @@ class Automaton:
 
     def leads_to(self, node: AutomatonNode, event: str) -> bool:
         """Return whether an event is legal at a node or anywhere after it."""
-        return event in self.beyond(node).moves
+        return event in self.reachable_from(node).moves
 
-    def beyond(self, node: AutomatonNode) -> AutomatonNode:
+    def reachable_from(self, node: AutomatonNode) -> AutomatonNode:
         """Return the union of a node and all nodes after it."""
         nodes = reachable([node], lambda one: map(self._node, one.moves.values()))
         return self._node(frozenset[_TablePosition]().union(*(one.positions for one in nodes)))
@@ -204,11 +204,11 @@ class Automaton:
         """Return the node after an event if the node before is unknown."""
         return self._node(self._anywhere[event])
 
-    def either(self, one: AutomatonNode, other: AutomatonNode) -> AutomatonNode:
+    def union(self, one: AutomatonNode, other: AutomatonNode) -> AutomatonNode:
         """Return the union of two nodes."""
         return self._node(one.positions | other.positions)
 
-    def anywhere_in(self, state: str) -> AutomatonNode:
+    def at_state(self, state: str) -> AutomatonNode:
         """Return the node of one state, including states that it reaches without an event."""
         return self._node([_TablePosition(state)])
 
@@ -337,7 +337,7 @@ class LifecycleAutomaton(Automaton):
         """The events that report the result of a tool."""
         self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
         """Whether one edge emits both `added` and `done`; such an item may be added with any status."""
-        self.apart = frozenset(
+        self.tool_events = frozenset(
             emission.name
             for name, state in lifecycle.states.items()
             if name != lifecycle.initial and "close" not in state.rows

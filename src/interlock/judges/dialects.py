@@ -16,7 +16,7 @@ from interlock.events.sse import CONTENT_TYPE
 from interlock.judges.automaton import Step
 from interlock.judges.dialect_events import DIALECT_AUTOMATA, name_chunk, name_message_event
 from interlock.judges.dialect_rules import Violation, check_chat, check_messages
-from interlock.judges.judging import DONE, LISTED, Judge, JudgedMessage, Tally, Verdict, read_body
+from interlock.judges.judging import DONE, MAX_LISTED, Judge, JudgedMessage, Tally, Verdict, read_body
 from interlock.judges.rulebook import Finding, Rule, Severity, read_rows
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
@@ -127,7 +127,7 @@ class DialectJudge:
         if name in automaton.events and not is_stray:
             event = name
             # If the event is not legal, either it came too early, or another is missing.
-            self._node = automaton.step(before, event) or automaton.either(before, automaton.after(event))
+            self._node = automaton.step(before, event) or automaton.union(before, automaton.after(event))
         return automaton.explain(before, event, self._node)
 
     def end(self) -> Verdict:
@@ -172,11 +172,11 @@ class DialectJudge:
             events=len(bodies),
             items=blocks,
             status=next((reason for reason in reversed(reasons) if isinstance(reason, str)), None),
-            marked=marked,
+            has_done_marker=marked,
             reported=tally.sorted,
             rules={rule: tally.rules[rule] for rule in DIALECT_RULES if rule in tally.rules},
             severities=tally.severities,
-            late=sorted(self.findings, key=lambda finding: finding.event)[:LISTED],
+            end_findings=sorted(self.findings, key=lambda finding: finding.event)[:MAX_LISTED],
         )
 
 

@@ -24,7 +24,7 @@ from interlock.judges.rulebook import DEVIATIONS, RULES, Finding, Severity
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
-LISTED: Final = 1000
+MAX_LISTED: Final = 1000
 """The maximum number of distinct findings of each severity that a verdict lists; its counts include the rest."""
 
 _LINE_ENDS: Final = re.compile(rb"(?:\r?\n)+")
@@ -48,23 +48,23 @@ class Verdict:
         events: The number of events.
         items: The kind of each item, in order; an empty string if unknown.
         status: The final status of the last response that ended; None if none did.
-        marked: Whether the end marker follows the last response.
-        reported: The different findings, sorted by severity (errors first) and event, at most `LISTED` of each severity.
+        has_done_marker: Whether the end marker follows the last response.
+        reported: The different findings, sorted by severity (errors first) and event, at most `MAX_LISTED` of each severity.
         rules: The number of findings for each rule that has any, including repeats.
         severities: The number of findings of each severity, including repeats.
         responses: The number of responses in the stream.
-        late: The findings at the end of the stream that belong to no message.
+        end_findings: The findings at the end of the stream that belong to no message.
     """
 
     events: int
     items: Sequence[str]
     status: str | None
-    marked: bool
+    has_done_marker: bool
     reported: Sequence[Reported]
     rules: Mapping[str, int]
     severities: Mapping[Severity, int]
     responses: int = 1
-    late: Sequence[Finding] = ()
+    end_findings: Sequence[Finding] = ()
 
     @property
     def legal(self) -> bool:
@@ -72,14 +72,14 @@ class Verdict:
         return not self.severities["error"]
 
     @property
-    def strict(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether there are no findings at all."""
         return not self.rules
 
     @property
     def readable(self) -> bool:
         """Whether there was an event or an end marker."""
-        return bool(self.events) or self.marked
+        return bool(self.events) or self.has_done_marker
 
 
 @frozen
@@ -120,7 +120,7 @@ class Tally:
             listed = self.listed[finding.severity]
             if key in listed:
                 listed[key] = evolve(listed[key], times=listed[key].times + 1)
-            elif len(listed) < LISTED:
+            elif len(listed) < MAX_LISTED:
                 listed[key] = Reported(finding)
 
     @property
@@ -170,7 +170,7 @@ class Judge:
         self._tally = Tally()
         self._dialect = dialect
         self._status: str | None = None
-        self._marked = False
+        self._has_done_marker = False
         self._over_http = False
         self._has_content = False
         self._framed = True
@@ -222,19 +222,19 @@ class Judge:
         if self._decoder.without_data:
             self._fault("R5", f"events without data: {self._decoder.without_data}")
         self._tally.add(self._acceptor.end())
-        if not self._marked and self._framed:
+        if not self._has_done_marker and self._framed:
             deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
             self._fault("R3", "the stream has no end marker [DONE]", deviation=deviation)
         return Verdict(
             events=self._acceptor.events,
             items=self._acceptor.kinds,
             status=self._status,
-            marked=self._marked,
+            has_done_marker=self._has_done_marker,
             reported=self._tally.sorted,
             rules={rule: self._tally.rules[rule] for rule in RULES if rule in self._tally.rules},
             severities=self._tally.severities,
             responses=self._acceptor.responses,
-            late=tuple(self._tally.latest),
+            end_findings=tuple(self._tally.latest),
         )
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
@@ -253,11 +253,11 @@ class Judge:
         for problem, deviation in _framing_faults(message) if self._framed else ():
             self._fault("R5", problem, message.event, deviation=deviation)
         body = None if message.data == DONE else read_body(message)
-        if self._marked and (body is None or body.get("type") != wire_name(Created)):
+        if self._has_done_marker and (body is None or body.get("type") != wire_name(Created)):
             self._fault("R3", "comes after the end marker [DONE]", message.event)
             return None
-        self._marked = message.data == DONE
-        if self._marked:
+        self._has_done_marker = message.data == DONE
+        if self._has_done_marker:
             return None
         if body is None:
             self._fault("R5", _unreadable(message), message.event)

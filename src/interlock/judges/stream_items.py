@@ -205,7 +205,7 @@ class TrackedItem:
     def skip(self, event: str) -> None:
         """Skip an unknown event, which may stand for any number of known ones."""
         if self.automaton is not None and event.startswith(f"response.{self.kind}."):
-            self.node = self.automaton.beyond(self.node)
+            self.node = self.automaton.reachable_from(self.node)
 
     def move(self, event: str) -> Breach | None:
         """Move to the state after an event, named by its wire name, even if the event is illegal here.
@@ -238,7 +238,7 @@ class TrackedItem:
             self.parts.done = dict.fromkeys(self.parts.done, None)
         if event in automaton.events:
             # Either this event came too early, or another is missing.
-            self.node = automaton.either(self.node, automaton.after(event))
+            self.node = automaton.union(self.node, automaton.after(event))
         return fault
 
     def _find_misplaced(self, event: str, automaton: LifecycleAutomaton) -> Breach:

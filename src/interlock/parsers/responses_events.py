@@ -62,7 +62,7 @@ DELTAS: Final[Mapping[str, Callable[[str], Delta]]] = {"refusal": Refusal, "reas
 OWN_TEXTS: Final = {text.kind: subject for subject, text in TEXTS.items() if not text.index}
 """The subject of the text that is a field of the item, by kind of item."""
 
-OTHER_NAMES: Final = {"reasoning": "reasoning_text", "reasoning_summary": "reasoning_summary_text"}
+SUBJECT_ALIASES: Final = {"reasoning": "reasoning_text", "reasoning_summary": "reasoning_summary_text"}
 """The subjects, by their names in Open Responses and older services."""
 
 PARTS: Final = {"text": "output_text", **{text.part: subject for subject, text in TEXTS.items() if text.part}}
@@ -71,7 +71,7 @@ PARTS: Final = {"text": "output_text", **{text.part: subject for subject, text i
 PLAIN: Final = {(text.kind, text.parts): subject for subject, text in reversed([*TEXTS.items()])}
 """The subject of a part that is plain text, by kind of item and list of parts."""
 
-COMPLETED: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None)
+HOSTED_KINDS: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None)
 """The kinds of item that the service completes itself."""
 
 FUNCTION_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.answer and "arguments" in item.text_path)
@@ -79,10 +79,10 @@ FUNCTION_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.a
 NAMED_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclass(item, ClientCall))
 """The kinds of calls of the tools that the client names."""
 
-OPENING: Final = frozenset({"action", "queries"})
+EARLY_RESULTS: Final = frozenset({"action", "queries"})
 """Result fields that may be known when the item opens."""
 
-STARTS: Final = frozenset(
+START_EVENTS: Final = frozenset(
     edge.effects[0].name.removeprefix("response.")
     for kind, lifecycle in LIFECYCLES.items()
     for edge in lifecycle.edges
@@ -93,20 +93,20 @@ STARTS: Final = frozenset(
 SEARCH: Final[Fields] = {"type": "search", "query": ""}
 """The action of a web search before the service sends it."""
 
-PARTED: Final = frozenset(text.kind for text in TEXTS.values() if text.part)
+PARTED_KINDS: Final = frozenset(text.kind for text in TEXTS.values() if text.part)
 """The kinds of item whose texts are parts."""
-AT_ONCE: Final = frozenset(kind for kind, item in ITEMS.items() if item.events == "none")
+WHOLE_KINDS: Final = frozenset(kind for kind, item in ITEMS.items() if item.events == "none")
 """The items that are added and done at once."""
 
 STATUSES: Final[Mapping[str, ItemStatus]] = {"incomplete": "incomplete", "failed": "failed"}
 """The statuses that a service may end an item with; every other one is `completed`."""
-ENDED: Final = ("completed", "failed")
+FINAL_STATUSES: Final = ("completed", "failed")
 """The statuses that end an item. An item that is `incomplete` stays open, for the driver to end with the response."""
 
-UNENDED: Final = ("in_progress", "incomplete")
+CUT_STATUSES: Final = ("in_progress", "incomplete")
 """The statuses of an item that is cut by the end of the response."""
 
-ENDINGS: Final[Mapping[str, FinishReason]] = MappingProxyType(
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = MappingProxyType(
     {"completed": "stop", "done": "stop", "incomplete": "length", "failed": "error", "cancelled": "abort"}
 )
 """The finish reasons, by the last words of terminal events and by the statuses of a response."""
@@ -141,21 +141,21 @@ class _UpstreamItem:
     @property
     def is_shown(self) -> bool:
         """Whether the stream shows the item yet: a message, for example, needs text first."""
-        needs_content = self.kind in PARTED or self.kind in AT_ONCE
+        needs_content = self.kind in PARTED_KINDS or self.kind in WHOLE_KINDS
         return bool(self.pending) or self.status != "in_progress" or not needs_content
 
     @property
     def seems_complete(self) -> bool:
         """Whether nothing seems to be missing, although the service has not ended the item."""
         if self.kind not in FUNCTION_CALLS:
-            return self.kind in PARTED
+            return self.kind in PARTED_KINDS
         chunks = self.texts.get((OWN_TEXTS[self.kind], 0), [])
         return self.status != "incomplete" and bool(chunks) and chunks[-1].rstrip().endswith("}") and is_json("".join(chunks))
 
     @property
     def is_for_client(self) -> bool:
         """Whether the client acts on the item, so that wrong content does harm."""
-        return self.kind not in PARTED and self.kind not in COMPLETED
+        return self.kind not in PARTED_KINDS and self.kind not in HOSTED_KINDS
 
     def received(self, place: TextPlace) -> str:
         """Return the text received so far."""
@@ -196,10 +196,10 @@ class _UpstreamItem:
 
     def opening(self) -> Fields:
         """Return the opening fields: all except texts and fields known only at the end."""
-        late = {*ITEMS[self.kind].late, *(ITEMS[self.kind].tool_result or ()), "error"} - OPENING
+        late = {*ITEMS[self.kind].known_at_done, *(ITEMS[self.kind].tool_result or ()), "error"} - EARLY_RESULTS
         fields = {name: value for name, value in self.fields.items() if name not in late}
         match self.kind:
-            case kind if "action" in ITEMS[kind].opening:
+            case kind if "action" in ITEMS[kind].required_at_open:
                 return {"action": SEARCH, **fields}
             case "apply_patch_call" if "diff" in members(fields.get("operation")):
                 return {**fields, "operation": {**members(fields["operation"]), "diff": ""}}
@@ -211,7 +211,7 @@ class _UpstreamItem:
     def ending(self) -> list[Delta]:
         """Return the deltas that end the item after its text."""
         kind = ITEMS[self.kind]
-        late = Close({name: self.fields[name] for name in kind.late if name in self.fields})
+        late = Close({name: self.fields[name] for name in kind.known_at_done if name in self.fields})
         if kind.tool_result is None:
             return [late]
         if self.status != "completed":
@@ -230,12 +230,12 @@ class _UpstreamItem:
 def finish_reason(event: Fields) -> FinishReason | None:
     """Return why the turn ended, if an event ends it."""
     verb = as_text(event.get("type")).removeprefix("response.")
-    if verb not in ENDINGS:
+    if verb not in FINISH_REASONS:
         return None
     response = members(event.get("response"))
     if REASON_OF_DETAIL.get(members(response.get("incomplete_details")).get("reason")) == "content_filter":
         return "content_filter"
-    return ENDINGS.get(as_text(response.get("status")), ENDINGS[verb])
+    return FINISH_REASONS.get(as_text(response.get("status")), FINISH_REASONS[verb])
 
 
 def _prefix(call_id: str) -> str:
@@ -300,7 +300,7 @@ class ResponsesParser:
     @property
     def all_done(self) -> bool:
         """Whether the turn has items, and the service has ended each of them."""
-        return bool(self._items) and all(item.status in ENDED for item in self._items)
+        return bool(self._items) and all(item.status in FINAL_STATUSES for item in self._items)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the deltas of an event, in either dialect."""
@@ -331,7 +331,7 @@ class ResponsesParser:
     def _read(self, event: Fields) -> None:
         """Read an event, and write what is complete."""
         subject, _, verb = as_text(event.get("type")).removeprefix("response.").rpartition(".")
-        subject = OTHER_NAMES.get(subject, subject)
+        subject = SUBJECT_ALIASES.get(subject, subject)
         match subject, verb:
             case _, "delta" if subject in TEXTS:
                 self._read_delta(subject, event)
@@ -346,11 +346,11 @@ class ResponsesParser:
                 self._annotate(event)
             case "image_generation_call", "partial_image":
                 self._add_delta(subject, event, Progress("", {"partial_image_b64": as_text(event.get("partial_image_b64"))}))
-            case _ if f"{subject}.{verb}" in STARTS:
+            case _ if f"{subject}.{verb}" in START_EVENTS:
                 self._add_delta(subject, event, Run(""))
             case "", "error":
                 self._fail(members(event.get("error")) or event)
-            case "", _ if verb in ENDINGS:
+            case "", _ if verb in FINISH_REASONS:
                 self._end_response(event)
             case _:
                 pass
@@ -409,7 +409,7 @@ class ResponsesParser:
                 self.count_repair("R13")
                 item = self._begin(str(body["type"]), body.get("id"), index)
             self._end_item(item, body)
-            if reason != "stop" and body.get("status") in UNENDED:
+            if reason != "stop" and body.get("status") in CUT_STATUSES:
                 item.status = "incomplete"
         if event["type"] == "response.failed":
             self._fail(members(response.get("error")))
@@ -436,10 +436,10 @@ class ResponsesParser:
 
     def _add(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
         """Add more of a text. Ignore it for an ended item, except a message or reasoning that the service left open or empty."""
-        if item.status in ENDED and item.kind not in PARTED:
+        if item.status in FINAL_STATUSES and item.kind not in PARTED_KINDS:
             return
         if item not in self._queue:
-            if item.kind not in PARTED or (item.status != "in_progress" and item.texts):
+            if item.kind not in PARTED_KINDS or (item.status != "in_progress" and item.texts):
                 return
             item.status = "in_progress"
             self._queue.append(item)
@@ -454,7 +454,7 @@ class ResponsesParser:
                 self._add(item, place, text[len(received) :], () if received else entries)
         elif _has_all(received, text) or _is_same_json(received, text):
             return
-        elif item.kind in PARTED:
+        elif item.kind in PARTED_KINDS:
             self.count_repair("R9")
             item.end_part()
             self._add(item, place, text)
@@ -470,7 +470,7 @@ class ResponsesParser:
         if item.status == "in_progress":
             self._update(item, body)
             self._read_whole(item)
-            has_failed = item.kind in COMPLETED and not body.get("status") and body.get("error")
+            has_failed = item.kind in HOSTED_KINDS and not body.get("status") and body.get("error")
             item.status = "failed" if has_failed else STATUSES.get(as_text(body.get("status")), "completed")
 
     def _update(self, item: _UpstreamItem, body: Fields) -> None:
@@ -526,9 +526,9 @@ class ResponsesParser:
             self._write(item)
             is_followed = self._is_followed(item)
             is_final = is_followed or not item.is_for_client  # else the last event may still say that the item is cut
-            if not (is_final if item.status in ENDED else is_followed and item.seems_complete):
+            if not (is_final if item.status in FINAL_STATUSES else is_followed and item.seems_complete):
                 return
-            if item.status not in ENDED:
+            if item.status not in FINAL_STATUSES:
                 self.count_repair("R10")
             self._close(item)
 
@@ -585,13 +585,13 @@ class ResponsesParser:
             for unended in [item for item in self._queue if item.status == "in_progress"]:
                 self.count_repair("R7")
                 self._read_whole(unended)
-                unended.status = "failed" if unended.kind in COMPLETED else "completed"
+                unended.status = "failed" if unended.kind in HOSTED_KINDS else "completed"
         elif self._queue and self._queue[-1].kind in FUNCTION_CALLS and not self._queue[-1].seems_complete:
             self.count_repair("R12")
             self._queue[-1].status = "incomplete"  # some services call a truncated call `completed`
         while (item := self._active or self._next()) is not None:
             may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
-            if item.status not in ENDED and not may_go_on:
+            if item.status not in FINAL_STATUSES and not may_go_on:
                 item.flush()
                 self._write(item)
                 return "length" if reason == "stop" else reason
@@ -605,7 +605,7 @@ class ResponsesParser:
 
 def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
     """Yield the texts in a whole item, each as a part."""
-    if kind in PARTED:
+    if kind in PARTED_KINDS:
         for name in dict.fromkeys(text.parts for text in TEXTS.values() if text.kind == kind):
             parts = body.get(name)
             for index, part in enumerate([parts] if isinstance(parts, str) else elements(parts)):

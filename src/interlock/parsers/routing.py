@@ -67,12 +67,12 @@ class Route:
     @property
     def is_call(self) -> bool:
         """Whether the item is a call."""
-        return not ITEMS[self.kind].prose
+        return not ITEMS[self.kind].stops_anywhere
 
     @property
     def has_call_id(self) -> bool:
         """Whether the item is a call that the client runs and answers by `call_id`."""
-        return "call_id" in ITEMS[self.kind].made
+        return "call_id" in ITEMS[self.kind].generated_ids
 
 
 REASONING = Route("reasoning")

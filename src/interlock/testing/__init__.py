@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from interlock.late import exporter
+from interlock.lazy import exporter
 
 if TYPE_CHECKING:
     from interlock.testing.faults import RULES

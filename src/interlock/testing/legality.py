@@ -165,7 +165,7 @@ def _item(chance: Chance, kind: ItemKind) -> Iterator[deltas.Delta]:
         case 2:
             yield deltas.Reject("It makes no sense.")
         case _:
-            yield deltas.Close(chance.choice(examples(kind, item.late)) if maybe(chance) else {})
+            yield deltas.Close(chance.choice(examples(kind, item.known_at_done)) if maybe(chance) else {})
 
 
 def _work(chance: Chance, ready: Callable[[], list[ReadyCall]], feed: Callable[[deltas.Delta], None]) -> None:

@@ -234,7 +234,7 @@ class Explorer:
             number = {name: place for place, name in enumerate(lifecycle.states)}
             edges = [(number[edge.source], edge.trigger, number[edge.dest]) for edge in lifecycle.edges]
             streams = [number[name] for name, state in lifecycle.states.items() if stream_of(state) is not None]
-            first.setdefault((tuple(edges), tuple(streams), ITEMS[kind].opaque), kind)
+            first.setdefault((tuple(edges), tuple(streams), ITEMS[kind].encrypted_field), kind)
         return list(first.values())
 
     def _successors(self, node: ProofNode, anywhere: Sequence[deltas.Delta]) -> Iterator[ProofNode]:

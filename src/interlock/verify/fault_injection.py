@@ -70,7 +70,7 @@ class _FaultyCallables:
         self._call()
         return 0
 
-    def late(self, item: Mapping[str, object]) -> Fields:
+    def final_fields(self, item: Mapping[str, object]) -> Fields:
         self._call()
         return {"encrypted_content": "sealed"} if item["type"] == "reasoning" else NO_FIELDS
 
@@ -79,7 +79,9 @@ class _FaultyDriver(ResponseDriver[bytes]):
     """The real driver, which also records what a failed edge has changed."""
 
     def __init__(self, lifecycles: Lifecycles, faulty: _FaultyCallables) -> None:
-        super().__init__({}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, late=faulty.late, lifecycles=lifecycles)
+        super().__init__(
+            {}, writer=faulty, ids=faulty.make_id, clock=faulty.tell_time, final_fields=faulty.final_fields, lifecycles=lifecycles
+        )
         self.changes: list[str] = []
 
     def _fire(self, subject: AnySubject, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:

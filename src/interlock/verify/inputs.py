@@ -21,7 +21,11 @@ UNKNOWN_CALL: Final = next((f"{item.prefix}_0", kind) for kind, item in ITEMS.it
 MARK: Final = "é"
 """The text that an annotation refers to."""
 
-_NAMED: Final = [kind for kind, item in ITEMS.items() if "call_id" in item.made and item.shown_call and not item.shown_call[0]]
+_NAMED: Final = [
+    kind
+    for kind, item in ITEMS.items()
+    if "call_id" in item.generated_ids and item.as_function_call and not item.as_function_call[0]
+]
 """The calls of tools that have names of their own."""
 _SPECIAL: Final[Mapping[ItemKind, Mapping[str, object]]] = {
     "message": {"phase": "commentary"},

@@ -144,7 +144,7 @@ def test_an_item_is_normalized_or_left_out(original, expected):
 
 
 def test_an_item_of_a_kind_that_says_nothing_about_a_model_is_left_out():
-    shown = {kind for kind, facts in ITEMS.items() if facts.shown_call or facts.shown_output}
+    shown = {kind for kind, facts in ITEMS.items() if facts.as_function_call or facts.as_function_output}
     assert {*NORMALIZERS} <= {*ITEMS} - shown
     assert normalize([{"type": kind} for kind in ITEMS if kind not in shown | {*NORMALIZERS}]) == ()
 

@@ -99,7 +99,7 @@ def tool_messages(tokens: Sequence[int], items: Sequence[JsonItem]) -> Sequence[
     Each message has the name and channel of its call, or the usual ones if tokens and items have different numbers of calls.
     Return none if a call is of the client's async tools: the whole conversation has to be rendered.
     """
-    if any(ITEMS[str(item["type"])].shown_output for item in items):
+    if any(ITEMS[str(item["type"])].as_function_output for item in items):
         return ()
     harmony = import_module("openai_harmony")
     calls = [item for item in items if item.get("type") in SERVER_CALLS]

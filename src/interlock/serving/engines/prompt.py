@@ -21,7 +21,7 @@ TOO_LONG: Final = "Your input exceeds the context window of this model. Please a
 NAMED_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if issubclass(item, ClientCall))
 CLIENT_OUTPUTS: Final = frozenset(ITEMS[kind].answer for kind in NAMED_CALLS)
 """The outputs of `NAMED_CALLS`, the calls of the tools that a client names."""
-SERVER_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None and item.shown_call)
+SERVER_CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.tool_result is not None and item.as_function_call)
 """The calls that a server runs; their items contain the tool's output."""
 
 

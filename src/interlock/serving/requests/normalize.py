@@ -65,7 +65,7 @@ def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
                     calls[call_id].fire(AsyncCallTrigger.END)
                 calls[call_id] = _AsyncCall(place[0], place)
                 recent.append(calls[call_id])
-        elif not ITEMS.get(str(item["type"]), ItemType).shown_output:
+        elif not ITEMS.get(str(item["type"]), ItemType).as_function_output:
             for call in recent:
                 call.fire(AsyncCallTrigger.CONTINUE)
             recent.clear()  # another such item changes nothing for them
@@ -106,14 +106,14 @@ def _without(item: JsonItem, *names: str) -> dict[str, object]:
 def _normalize(item: JsonItem, denied: AbstractSet[object], kept: AbstractSet[object] | None) -> Iterable[JsonItem]:
     """Normalize one item by the facts of its kind; a call that the client denied becomes a failed call."""
     kind = ITEMS.get(str(item["type"]), ItemType)
-    if kind.shown_output:
+    if kind.as_function_output:
         return _output(item, kind.output_of(item), kept)
-    if kind.shown_call is None:
+    if kind.as_function_call is None:
         normalizer = NORMALIZERS.get(str(item["type"]))
         return () if normalizer is None else normalizer(item)
-    call = _call(item, kind.shown_call[0] or _name(item), kind.arguments_of(item))
-    if "call_id" in kind.made:
-        return [call] if call["call_id"] or not kind.shown_call[0] else ()  # without an id, the server ran it
+    call = _call(item, kind.as_function_call[0] or _name(item), kind.arguments_of(item))
+    if "call_id" in kind.generated_ids:
+        return [call] if call["call_id"] or not kind.as_function_call[0] else ()  # without an id, the server ran it
     result = DENIED if item.get("id") in denied else kind.result_text(item)
     if result is None and not kind.text_path:
         return ()

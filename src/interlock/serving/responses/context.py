@@ -70,6 +70,6 @@ def new_driver(
         ids=ids,
         clock=clock,
         response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
-        late=seals.late_fields if seals is not None and request.wants_encrypted_reasoning else None,
+        final_fields=seals.late_fields if seals is not None and request.wants_encrypted_reasoning else None,
         additions=generation.additions,
     )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from interlock.late import exporter
+from interlock.lazy import exporter
 from interlock.serving.store.opening import open_store
 from interlock.serving.store.response_store import ResponseStore
 from interlock.serving.store.values import (

@@ -81,7 +81,7 @@ class Trace:
         for machine in [*self._moves]:
             yield from self._settle(machine)
         verdict = self._judge.end()
-        for finding in verdict.late:
+        for finding in verdict.end_findings:
             event = self.events if finding.event >= verdict.events else finding.event
             yield "f", event, finding_fields(finding)
         status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}

@@ -35,7 +35,7 @@ NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Matches the names that all services accept."""
 KEPT: Final = 55
 """How many characters of another name are kept; eight digits of a digest follow."""
-CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.shown_call and "name" in required_fields(item))
+CALLS: Final = frozenset(kind for kind, item in ITEMS.items() if item.as_function_call and "name" in required_fields(item))
 """The items that call a tool by its name."""
 
 Identity: TypeAlias = tuple[str, str, str]

@@ -73,12 +73,12 @@ class _MessageWriter:
             case "reasoning":
                 if self._reasoning_field:
                     self._extend(self._assistant().message, self._reasoning_field, text_of(item.get("content")))
-            case kind if ITEMS[kind].shown_call:
+            case kind if ITEMS[kind].as_function_call:
                 function = {"name": item["name"], "arguments": item["arguments"]}
                 call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function}
                 self._callers[item["call_id"]] = entry = self._assistant()
                 entry.message["tool_calls"] = [*elements(entry.message.get("tool_calls")), call]
-            case kind if ITEMS[kind].shown_output:
+            case kind if ITEMS[kind].as_function_output:
                 self._add_output(item)
             case _:
                 self._add_message(item)

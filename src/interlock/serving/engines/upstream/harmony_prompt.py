@@ -116,7 +116,7 @@ def _message(header: str, text: str, end: str = "<|end|>") -> Iterator[Segment]:
 def _items(items: Iterable[JsonItem]) -> Iterator[Segment]:
     """Yield the segments of a conversation's messages."""
     conversation = normalize(items, images=False)
-    names = {item["call_id"]: _recipient(item) for item in conversation if ITEMS[str(item["type"])].shown_call}
+    names = {item["call_id"]: _recipient(item) for item in conversation if ITEMS[str(item["type"])].as_function_call}
     finals = [index for index, item in enumerate(conversation) if item.get("role") == "assistant" and not _is_preamble(item)]
     for index, item in enumerate(conversation):
         text = text_of(item.get("content"))
@@ -124,11 +124,11 @@ def _items(items: Iterable[JsonItem]) -> Iterator[Segment]:
             case "reasoning":
                 if not finals or index > finals[-1]:
                     yield from _message("assistant<|channel|>analysis", text)
-            case kind if ITEMS[kind].shown_call:
+            case kind if ITEMS[kind].as_function_call:
                 recipient, is_built_in = _recipient(item), item["name"] in BUILT_IN
                 header = f"assistant to={recipient}<|channel|>{'analysis code' if is_built_in else 'commentary json'}"
                 yield from _message(header, str(item["arguments"]), "<|call|>")
-            case kind if ITEMS[kind].shown_output:
+            case kind if ITEMS[kind].as_function_output:
                 author = names.get(item.get("call_id"), "functions.unknown")
                 channel = "analysis" if author in BUILT_IN else "commentary"
                 yield from _message(f"{author} to=assistant<|channel|>{channel}", text_of(item.get("output")))
