@@ -193,9 +193,9 @@ def test_calls_of_the_server_and_their_results():
             "type": "mcp_tool_result",
             "tool_use_id": "mcptoolu_1",
             "is_error": False,
-            "content": [{"type": "text", "text": "three", "citations": None}],
+            "content": [{"type": "text", "text": "three"}],
         },
-        {"type": "text", "text": "Hello", "citations": None},
+        {"type": "text", "text": "Hello"},
     ]
     direct = {"caller": {"type": "direct"}}
     result = {"type": "code_execution_result", "stdout": "2", "stderr": "", "return_code": 0, "content": []}

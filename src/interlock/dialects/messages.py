@@ -102,8 +102,9 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
 
     table = MESSAGES
 
-    def __init__(self, *, thinks: bool = True) -> None:
+    def __init__(self, *, thinks: bool = True, request_id: str | None = None) -> None:
         super().__init__(thinks=thinks)
+        self._request_id = request_id
         self._index = 0
         """The number of blocks that have begun."""
         self._waiting: list[tuple[MessagesEffect, object]] = []
@@ -163,7 +164,7 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
                 return [api.MessageDelta(delta=delta, usage=_usage(response.usage or None)), api.MessageStop()]
             case _E.ERROR, Response() as response:
                 message, code = (response.error.message, response.error.code) if response.error else ("The response failed.", "")
-                return [error_message(STATUSES.get(code, 500), message)]
+                return [replace(error_message(STATUSES.get(code, 500), message), request_id=self._request_id)]
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
 

@@ -924,7 +924,7 @@ class ComputerCallOutput(Item, tag="computer_call_output", kw_only=True):
     def output_of(cls, item: Mapping[str, object]) -> object:
         """Return the screenshot as an image, or its type if it has no URL."""
         url = members(item.get("output")).get("image_url")
-        return [{"type": "input_image", "image_url": url, "detail": "auto"}] if url else "[computer_screenshot]"
+        return [{"type": "input_image", "image_url": url}] if url else "[computer_screenshot]"
 
 
 # Programs that call tools.

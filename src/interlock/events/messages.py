@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from interlock.events.parts import Json
 
@@ -47,7 +47,6 @@ class TextBlock(Struct, tag_field="type", tag="text", kw_only=True):
     """Text for the user."""
 
     text: str = ""
-    citations: None = None
 
 
 class ThinkingBlock(Struct, tag_field="type", tag="thinking", kw_only=True):
@@ -236,13 +235,14 @@ class MessagesError(Struct, kw_only=True):
 
     type: str
     message: str
+    details: dict[str, str] | UnsetType = UNSET
 
 
 class ErrorMessage(MessagesEvent, tag="error"):
     """The request failed: the body of an answer, or the last event of a stream."""
 
     error: MessagesError
-    request_id: None = None
+    request_id: str | None = None
 
 
 ERROR_TYPES: Final[dict[int, str]] = {

@@ -139,7 +139,7 @@ def test_parts_of_a_message_become_parts() -> None:
     assert item["content"] == [
         {"type": "input_text", "text": "Look"},
         {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"},
-        {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"},
+        {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
         {"type": "input_file", "file_data": "aGk=", "filename": "a.pdf"},
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
     ]

@@ -161,8 +161,8 @@ def test_images_and_documents_become_parts() -> None:
     (item,) = seen({"role": "user", "content": blocks}).items
     assert item["content"] == [
         {"type": "input_text", "text": "Look"},
-        {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"},
-        {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "auto"},
+        {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
+        {"type": "input_image", "image_url": "https://example.com/a.png"},
         {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="},
         {"type": "input_text", "text": "words"},
         {"type": "input_file", "file_url": "https://example.com/a.pdf"},
@@ -170,7 +170,7 @@ def test_images_and_documents_become_parts() -> None:
 
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-PART = {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"}
+PART = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_blocks_of_the_servers_tools_come_back_as_calls_and_results() -> None:
 def test_tools_become_functions_and_tools_of_the_server() -> None:
     tools = [
         {**LOOK_UP, "defer_loading": True, "cache_control": {"type": "ephemeral"}},
-        {"type": "custom", "name": "n" * 128, "input_schema": {"type": "object"}},
+        {"type": "custom", "name": "n" * 128, "input_schema": {"type": "object"}, "strict": True},
         {"type": "web_search_20260209", "name": "web_search", "max_uses": 3},
         {"type": "code_execution_20250825", "name": "code_execution"},
     ]
     function = {"type": "function", "strict": False}
     assert [*seen(tools=tools, server_tools=AllTools()).request.tools] == [
         {**function, "name": "look_up", "description": "Look a word up.", "parameters": LOOK_UP["input_schema"]},
-        {**function, "name": "n" * 128, "parameters": {"type": "object"}},
+        {**function, "name": "n" * 128, "parameters": {"type": "object"}, "strict": True},
         {"type": "web_search"},
         {"type": "code_interpreter", "container": {"type": "auto"}},
     ]
@@ -240,6 +240,79 @@ def test_tools_become_functions_and_tools_of_the_server() -> None:
 def test_every_choice_of_a_tool(choice, read, alone) -> None:
     request = seen(tools=[LOOK_UP], tool_choice={**choice, "disable_parallel_tool_use": alone}).request
     assert (request.tool_choice, request.parallel_tool_calls) == (read, not alone)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "read"),
+    [
+        ("web_search_20250305", "web_search", {"type": "web_search"}),
+        ("code_execution_20250825", "code_execution", {"type": "code_interpreter"}),
+        ("mcp_toolset", "look_up", {"type": "function", "name": "look_up"}),
+    ],
+)
+def test_the_choice_of_a_tool_of_the_server_is_by_its_type(kind, name, read) -> None:
+    servers = [{"type": "url", "url": "https://example.com/mcp", "name": "shop"}] if kind == "mcp_toolset" else []
+    tools = [{"type": kind, "name": name, "mcp_server_name": "shop"}, LOOK_UP]
+    request = seen(tools=tools, mcp_servers=servers, tool_choice={"type": "tool", "name": name}, server_tools=AllTools()).request
+    assert request.tool_choice == read
+
+
+def test_the_older_form_of_the_format_is_read() -> None:
+    form = {"type": "json_schema", "schema": {"type": "object", "properties": {}, "additionalProperties": False}}
+    read = {"type": "json_schema", "name": "answer", "schema": form["schema"], "strict": True}
+    assert seen(output_format=form).request.text_format == read
+
+
+SHOP = {"type": "url", "url": "https://example.com/mcp", "name": "shop"}
+ON, OFF = {"enabled": True}, {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("toolset", "configuration", "allowed"),
+    [
+        ({}, None, None),
+        ({"default_config": ON, "configs": {"a": ON, "b": None, "c": {}}}, None, None),
+        ({"default_config": {"defer_loading": True}}, None, None),
+        ({"default_config": OFF, "configs": {"a": ON, "b": OFF, "c": {}}}, None, ["a"]),
+        ({"default_config": OFF, "configs": {"a": ON, "b": ON}}, {"allowed_tools": ["b", "c"]}, ["b"]),
+        ({}, {"allowed_tools": ["b", "c"]}, ["b", "c"]),
+        ({"tools": [{"name": "a", "input_schema": {}}, {"name": "b"}], "configs": {"b": OFF}}, None, ["a"]),
+        ({"tools": [{"name": "a"}, {"name": "b"}], "default_config": OFF, "configs": {"b": ON, "c": ON}}, None, ["b"]),
+    ],
+)
+def test_a_toolset_says_which_tools_of_its_server_the_model_may_call(toolset, configuration, allowed) -> None:
+    server = {**SHOP, "tool_configuration": configuration}
+    tools = [{"type": "mcp_toolset", "mcp_server_name": "shop", **toolset}]
+    (tool,) = seen(mcp_servers=[server], tools=tools, server_tools=AllTools()).request.tools
+    declared = {"type": "mcp", "server_label": "shop", "server_url": server["url"], "require_approval": "never"}
+    assert tool == (declared if allowed is None else {**declared, "allowed_tools": allowed})
+
+
+def test_a_server_without_an_enabled_tool_is_left_out() -> None:
+    tools = [{"type": "mcp_toolset", "mcp_server_name": "shop", "default_config": OFF}]
+    assert seen(mcp_servers=[SHOP], tools=tools, server_tools=AllTools()).request.tools == ()
+
+
+def test_a_thread_is_refused_with_the_code_upon_which_clients_send_the_whole_conversation(url) -> None:
+    answer = post_message(url, model=MODEL, thread={"type": "create"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    assert error["details"] == {"error_code": "thread_unsupported_request"}
+
+
+def test_the_beginning_of_an_answer_is_refused_but_counted(url) -> None:
+    messages = [USER, {"role": "assistant", "content": "The answer is"}, {"role": "system", "content": "Be brief."}]
+    message = "messages[1].role: Prefilling the answer is not supported. The conversation must end with a user message."
+    assert refusal(url, messages=messages) == (400, "invalid_request_error", message)
+    assert post_message(url, "/v1/messages/count_tokens", model=MODEL, messages=messages).status_code == 200
+
+
+def test_answers_and_errors_have_the_id_of_the_request(url) -> None:
+    headers = {**VERSION, "x-request-id": "req_mine"}
+    for answer in (post_message(url, headers=headers, model=MODEL), post_message(url, headers=headers, model=MODEL, stream=True)):
+        assert (answer.status_code, answer.headers["request-id"]) == (200, "req_mine")
+    refused = post_message(url, headers=headers, model=MODEL, max_tokens=0)
+    assert (refused.headers["request-id"], refused.json()["request_id"]) == ("req_mine", "req_mine")
 
 
 @pytest.mark.parametrize(
@@ -356,6 +429,31 @@ def test_the_tools_of_mcp_servers_are_run(serve) -> None:
         ),
         ({"stop_sequences": "END"}, "Invalid type for 'stop_sequences'"),
         (
+            {
+                "output_format": {"type": "json_schema", "schema": {}},
+                "output_config": {"format": {"type": "json_schema", "schema": {}}},
+            },
+            "A request can have only one of 'output_config.format' and 'output_format'.",
+        ),
+        ({"tools": [{"type": "mcp_toolset"}]}, "Missing required parameter: 'tools[0].mcp_server_name'."),
+        ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "a"}]}, "tools[0].mcp_server_name: 'a' is not among the 'mcp_"),
+        (
+            {"tools": [{"type": "mcp_toolset", "mcp_server_name": "shop"}] * 2, "mcp_servers": [SHOP]},
+            "tools[1].mcp_server_name: Two toolsets are for the server 'shop'.",
+        ),
+        (
+            {"tools": [{"type": "mcp_toolset", "mcp_server_name": "shop", "configs": {"a": OFF}}], "mcp_servers": [SHOP]},
+            "tools[0].configs.a.enabled: Single tools cannot be disabled here.",
+        ),
+        (
+            {"tools": [{"type": "mcp_toolset", "mcp_server_name": "shop"}], "mcp_servers": [SHOP, {**SHOP, "name": "other"}]},
+            "mcp_servers[1]: Another server has an 'mcp_toolset', but this one has none.",
+        ),
+        (
+            {"tools": [{"type": "mcp_toolset", "mcp_server_name": "shop", "configs": {"a": {"enabled": "no"}}}]},
+            "Invalid type for 'tools[0].configs.a.enabled'",
+        ),
+        (
             {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}]},
             "messages: No tool call found",
         ),
@@ -402,7 +500,11 @@ def test_a_fault_of_the_engine_is_an_error_of_the_api(serve) -> None:
     with serve(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
         whole, streamed = post_message(url), post_message(url, stream=True)
     assert error_of(whole)[:2] == (500, "api_error")
-    assert (streamed.status_code, messages_of(streamed.content)[-1]) == (200, whole.json())
+    last = messages_of(streamed.content)[-1]
+    error = whole.json()
+    for answer, body in ((streamed, last), (whole, error)):
+        assert body.pop("request_id") == answer.headers["request-id"]
+    assert (streamed.status_code, last) == (200, error)
     assert "secret" not in whole.text
 
 

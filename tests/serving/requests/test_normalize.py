@@ -8,7 +8,7 @@ from interlock.serving.requests.normalize import NORMALIZERS, PENDING, answer_as
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
-IMAGE = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
+IMAGE = {"type": "input_image", "image_url": "data:,"}
 
 
 def call(name, arguments, call_id="call_1", **fields):

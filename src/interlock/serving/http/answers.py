@@ -29,6 +29,7 @@ from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.http.request_body import JSON, codings
 from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.active_runs import Interrupt
 from interlock.serving.responses.archive import Tail, store_error
@@ -81,7 +82,11 @@ def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in
     if not in_messages:
         return JsonResponse(error.body(), error.status, headers)
     place = f"{error.param}: " if error.param and f"'{error.param}'" not in error.message else ""
-    return JsonResponse(error_message(error.status, place + error.message), error.status, headers)
+    body = error_message(error.status, place + error.message)
+    body.request_id = current_request_id()
+    if error.details is not None:
+        body.error.details = dict(error.details)
+    return JsonResponse(body, error.status, headers)
 
 
 def count_refusal(error: ApiError) -> None:

@@ -37,6 +37,7 @@ from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.chat_request import read_chat
 from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.messages_request import read_messages
 from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.requests.tool_offer import HostedTool
@@ -220,7 +221,9 @@ class DialectRoutes:
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
-        return self._answer(request, parameters, MESSAGES_API, MessagesTransducer(thinks=read.shows_thinking))
+        return self._answer(
+            request, parameters, MESSAGES_API, MessagesTransducer(thinks=read.shows_thinking, request_id=current_request_id())
+        )
 
     async def count_tokens(self, request: Request) -> ASGIApp:
         try:

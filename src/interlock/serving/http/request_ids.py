@@ -14,6 +14,8 @@ from interlock.embedding import random_id
 from interlock.serving.requests.logs import begin_logs
 
 HEADER: Final = "x-request-id"
+MESSAGES_HEADER: Final = "request-id"
+"""The header in which Anthropic's SDKs read the id."""
 SANE: Final = re.compile(r"[!-~]{1,128}")
 """Matches an id that may be logged and sent back: visible ASCII."""
 STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
@@ -38,8 +40,11 @@ class RequestIds:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         else:
-            header = (HEADER, name_request(Headers(scope=scope)))
-            await self.app(scope, receive, add_header(send, *header))
+            request_id = name_request(Headers(scope=scope))
+            send = add_header(send, HEADER, request_id)
+            if scope["path"].startswith("/v1/messages"):
+                send = add_header(send, MESSAGES_HEADER, request_id)
+            await self.app(scope, receive, send)
 
 
 def add_header(send: Send, name: str, value: str) -> Send:

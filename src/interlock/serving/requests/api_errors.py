@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -19,7 +19,7 @@ class ApiError(InterlockError):
     """An error that is sent to the client in place of a response. Its message must not contain secrets.
 
     `param` is the path of the parameter in the body (`input[2].content[0].type`). `type` and `code` are OpenAI's
-    (`invalid_request_error`, `invalid_type`). `retry_after` is in seconds.
+    (`invalid_request_error`, `invalid_type`). `retry_after` is in seconds. `details` are for programs, in Messages alone.
     """
 
     status: int
@@ -28,6 +28,7 @@ class ApiError(InterlockError):
     param: str | None = None
     code: str | None = None
     retry_after: float | None = None
+    details: Mapping[str, str] | None = None
 
     def __str__(self) -> str:
         """Return the message."""

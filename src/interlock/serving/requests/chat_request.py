@@ -198,8 +198,8 @@ def _part(part: Mapping[str, object], text: type[InputText | OutputText], param:
             converted = OutputRefusal(refusal=require(part.get("refusal"), str, f"{param}.refusal"))
         case "image_url":
             image = members(part.get("image_url"))
-            fields = {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail") or "auto"}
-            converted = require(fields, InputImage, param)
+            detail = {"detail": image["detail"]} if image.get("detail") else {}
+            converted = require({"type": "input_image", "image_url": image.get("url"), **detail}, InputImage, param)
         case "file":
             converted = require({"type": "input_file", **members(part.get("file"))}, InputFile, param)
         case "input_audio":

@@ -42,6 +42,11 @@ def log_with(**fields: str | None) -> None:
     _CONTEXT.set(evolve(_CONTEXT.get(), **fields))
 
 
+def current_request_id() -> str | None:
+    """Return the id of the request that the current task serves, if any."""
+    return _CONTEXT.get().request_id
+
+
 def begin_logs(request_id: str) -> None:
     """Begin the log lines of a request in the current task."""
     _CONTEXT.set(LogContext(request_id))

@@ -9,14 +9,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 from msgspec import Meta, Struct
 
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
 from interlock.parsers.routing import flat_name
-from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
 from interlock.serving.requests.refusals import not_run, require
@@ -39,6 +39,12 @@ HOSTED: Final[Mapping[re.Pattern[str], HostedTool]] = {
 
 REQUIRED: Final[Mapping[HostedTool, Mapping[str, object]]] = {"code_interpreter": {"container": {"type": "auto"}}}
 """The fields that a tool of the server must have in the Responses API."""
+
+MCP_TOOLSET: Final = "mcp_toolset"
+"""The type of a tool that has those of an MCP server."""
+
+THREAD_REFUSED: Final = "thread_unsupported_request"
+"""The code that tells Anthropic's SDKs that a server has no threads."""
 
 LONGEST_USER: Final = 64
 """The most characters of a `safety_identifier`."""
@@ -215,13 +221,33 @@ class RequestedServer(Struct, kw_only=True):
     tool_configuration: ToolConfiguration | None = None
 
 
+class ToolsetRule(Struct, kw_only=True):
+    """Whether the model may call a tool of an MCP server."""
+
+    enabled: bool | None = None
+
+
+class ListedTool(Struct, kw_only=True):
+    """A tool of an MCP server, as the server lists it."""
+
+    name: str
+
+
 class InTool(Struct, kw_only=True):
-    """A tool: of the client, if it has no type or the type `custom`, or of the server."""
+    """A tool: of the client, if it has no type or the type `custom`, or of the server.
+
+    A tool of the type `mcp_toolset` has the tools of the MCP server that it names, with rules for some or all of them.
+    """
 
     name: str = ""
     type: str | None = None
     description: str | None = None
     input_schema: dict[str, Json] | None = None
+    strict: bool | None = None
+    mcp_server_name: str | None = None
+    default_config: ToolsetRule | None = None
+    configs: dict[str, ToolsetRule | None] | None = None
+    tools: list[ListedTool] | None = None
 
 
 class RequestMetadata(Struct, kw_only=True):
@@ -240,6 +266,7 @@ class CountRequest(Struct, kw_only=True):
     tool_choice: RequestedChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
     mcp_servers: list[RequestedServer] | None = None
 
 
@@ -273,21 +300,25 @@ async def read_messages(
     Raises:
         ApiError: 400 for a parameter, block or tool that is invalid or not supported.
     """
+    if raw.get("thread") is not None:
+        raise _thread_refusal()
     request: CountRequest = require(raw, CountRequest if counts else MessagesRequest)
+    tools = await _tools(request, runs)
     body: dict[str, object] = {
         **{name: raw[name] for name in ENGINE_PARAMETERS if name in raw},
         "model": request.model,
         "input": await _input(request.messages, partial(opens, request.model)),
         "instructions": _instructions(request.system),
-        "tools": [*await _tools(request, runs), *_mcp_servers(request)] or None,
+        "tools": [*tools, *_mcp_servers(request)] or None,
         "include": INCLUDED,
         "store": False,
-        **_choice(request.tool_choice),
+        **_choice(request, tools),
         **_reasoning(request),
-        **_format(request.output_config),
+        **_format(request),
     }
     stream, thinking = False, request.thinking
     if isinstance(request, MessagesRequest):
+        _require_question(request.messages)
         stream = bool(request.stream)
         user = None if request.metadata is None else _identifier(request.metadata.user_id)
         body |= {
@@ -301,6 +332,20 @@ async def read_messages(
         }
     sent = {name: value for name, value in body.items() if value is not None}
     return MessagesBody(sent, stream, thinking is None or thinking.display != "omitted")
+
+
+def _thread_refusal() -> ApiError:
+    """Return the error upon which Anthropic's SDKs send the whole conversation: a thread would stand for the rest of it."""
+    message = "Threads are not supported. Send all messages of the conversation, with its 'system' and 'tools'."
+    return evolve(invalid("thread", message, "unsupported_parameter"), details={"error_code": THREAD_REFUSED})
+
+
+def _require_question(messages: Sequence[InMessage]) -> None:
+    """Refuse a conversation that ends with the beginning of the answer: no engine here goes on with it."""
+    last = next((index for index in reversed(range(len(messages))) if messages[index].role != "system"), None)
+    if last is not None and messages[last].role == "assistant":
+        message = "Prefilling the answer is not supported. The conversation must end with a user message."
+        raise invalid(f"messages[{last}].role", message, "unsupported_value")
 
 
 def _identifier(user: str | None) -> str | None:
@@ -343,7 +388,7 @@ def _part(block: AnyBlock | InToolReference, role: str, param: str) -> ContentPa
         case InImage() | InDocument() if role == "assistant":
             raise invalid(param, "An assistant's message cannot have images or documents.")
         case InImage():
-            return InputImage(image_url=_url(block.source, param), detail="auto")
+            return InputImage(image_url=_url(block.source, param))
         case InDocument():
             return _document(block, param)
         case InToolReference():
@@ -423,8 +468,9 @@ async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, ob
         if tool.type in (None, "custom"):
             schema = NO_PARAMETERS if tool.input_schema is None else tool.input_schema
             described = {} if tool.description is None else {"description": tool.description}
-            tools.append({"type": "function", "name": tool.name, "parameters": schema, "strict": False, **described})
-        elif tool.type != "mcp_toolset":
+            function = {"type": "function", "name": tool.name, "parameters": schema, "strict": tool.strict is True}
+            tools.append({**function, **described})
+        elif tool.type != MCP_TOOLSET:
             hosted = await _hosted(request.model, tool.type, f"tools[{index}].type", runs)
             tools.append({"type": hosted, **REQUIRED.get(hosted, {})})
     return tools
@@ -441,26 +487,84 @@ async def _hosted(model: str, kind: str, param: str, runs: ToolCheck) -> HostedT
 
 
 def _mcp_servers(request: CountRequest) -> Iterator[Mapping[str, object]]:
-    for server in request.mcp_servers or ():
+    """Yield the MCP servers, each with the tools that the model may call; one without any is left out."""
+    toolsets = _toolsets(request)
+    for index, server in enumerate(request.mcp_servers or ()):
         configuration = server.tool_configuration or ToolConfiguration()
-        if configuration.enabled is not False:
-            allowed = {} if configuration.allowed_tools is None else {"allowed_tools": configuration.allowed_tools}
+        if toolsets and server.name not in toolsets:
+            raise invalid(f"mcp_servers[{index}]", "Another server has an 'mcp_toolset', but this one has none.")
+        param, toolset = toolsets.get(server.name, ("", InTool()))
+        allowed = _both(configuration.allowed_tools, _enabled_tools(toolset, param))
+        if configuration.enabled is not False and allowed != []:
+            listed = {} if allowed is None else {"allowed_tools": allowed}
             token = {} if server.authorization_token is None else {"authorization": server.authorization_token}
             declared = {"type": "mcp", "server_label": server.name, "server_url": server.url, "require_approval": "never"}
-            yield {**declared, **allowed, **token}
+            yield {**declared, **listed, **token}
 
 
-def _choice(choice: RequestedChoice | None) -> Mapping[str, object]:
+def _toolsets(request: CountRequest) -> Mapping[str, tuple[str, InTool]]:
+    """Return the toolsets and their places in the body, by the names of their servers."""
+    servers = {server.name for server in request.mcp_servers or ()}
+    toolsets: dict[str, tuple[str, InTool]] = {}
+    for index, tool in enumerate(request.tools or ()):
+        if tool.type == MCP_TOOLSET:
+            param, name = f"tools[{index}]", tool.mcp_server_name
+            if name is None:
+                raise missing(f"{param}.mcp_server_name")
+            if name not in servers:
+                raise invalid(f"{param}.mcp_server_name", f"'{name[:100]}' is not among the 'mcp_servers'.")
+            if name in toolsets:
+                raise invalid(f"{param}.mcp_server_name", f"Two toolsets are for the server '{name[:100]}'.")
+            toolsets[name] = (param, tool)
+    return toolsets
+
+
+def _enabled_tools(toolset: InTool, param: str) -> list[str] | None:
+    """Return the names of the tools that a toolset enables, or None for all.
+
+    Raises:
+        ApiError: The toolset enables all tools but some, which nobody can list before the server has said which it has.
+    """
+    rules = {name: rule.enabled for name, rule in (toolset.configs or {}).items() if rule is not None}
+    by_default = toolset.default_config is None or toolset.default_config.enabled is not False
+    if toolset.tools is not None:
+        listed = [tool.name for tool in toolset.tools]
+        return [name for name in listed if (by_default if (enabled := rules.get(name)) is None else enabled)]
+    if not by_default:
+        return [name for name, enabled in rules.items() if enabled]
+    disabled = [name for name, enabled in rules.items() if enabled is False]
+    if disabled:
+        message = "Single tools cannot be disabled here. Disable all in 'default_config' and enable those that are needed."
+        raise invalid(f"{param}.configs.{disabled[0][:100]}.enabled", message, "unsupported_value")
+    return None
+
+
+def _both(first: list[str] | None, second: list[str] | None) -> list[str] | None:
+    """Return what two lists allow together, where None allows everything."""
+    return second if first is None else first if second is None else [name for name in first if name in second]
+
+
+def _choice(request: CountRequest, tools: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    choice = request.tool_choice
     if choice is None:
         return {}
     parallel = {"parallel_tool_calls": False} if choice.disable_parallel_tool_use else {}
     match choice.type:
         case "tool":
-            return {"tool_choice": {"type": "function", "name": choice.name}, **parallel}
+            return {"tool_choice": _named_tool(request, choice.name, tools), **parallel}
         case "any":
             return {"tool_choice": "required", **parallel}
         case kind:
             return {"tool_choice": kind, **parallel}
+
+
+def _named_tool(request: CountRequest, name: str, tools: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """Return the choice of a tool by its name; `tools` are the request's as they were read, without its toolsets."""
+    sent = (tool for tool in request.tools or () if tool.type != MCP_TOOLSET)
+    for tool, read in zip(sent, tools, strict=True):
+        if tool.name == name and read["type"] != "function":
+            return {"type": read["type"]}
+    return {"type": "function", "name": name}
 
 
 def _reasoning(request: CountRequest) -> Mapping[str, object]:
@@ -476,7 +580,12 @@ def _reasoning(request: CountRequest) -> Mapping[str, object]:
             return {}
 
 
-def _format(config: OutputConfig | None) -> Mapping[str, object]:
-    if config is None or config.format is None:
+def _format(request: CountRequest) -> Mapping[str, object]:
+    """Return the format of the answer, from the parameter or from its older form."""
+    current = None if request.output_config is None else request.output_config.format
+    if current is not None and request.output_format is not None:
+        raise invalid("output_format", "A request can have only one of 'output_config.format' and 'output_format'.")
+    form = current or request.output_format
+    if form is None:
         return {}
-    return {"text": {"format": {"type": "json_schema", "name": "answer", "schema": config.format.schema, "strict": True}}}
+    return {"text": {"format": {"type": "json_schema", "name": "answer", "schema": form.schema, "strict": True}}}

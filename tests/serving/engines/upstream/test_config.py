@@ -311,7 +311,7 @@ def test_claude_code_gets_its_configuration_as_variables(tmp_path, interlock_run
         _, output, _ = interlock_run("--upstream", url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
     content, arguments, variables = json.loads(output)
     served = ServedModel(variables["ANTHROPIC_BASE_URL"], variables["ANTHROPIC_AUTH_TOKEN"], "tiny", window)
-    assert (content, arguments) == ([{"type": "text", "text": "Yes.", "citations": None}], ["-p", "Hi"])
+    assert (content, arguments) == ([{"type": "text", "text": "Yes."}], ["-p", "Hi"])
     assert variables == {**inherited, **configure_claude(served).variables}
     assert variables["ANTHROPIC_API_KEY"] == ""
 

@@ -88,6 +88,7 @@ def test_parts_of_a_users_message_become_parts():
     parts = [
         {"type": "input_text", "text": "a"},
         {"type": "input_image", "image_url": PNG, "detail": "low"},
+        {"type": "input_image", "image_url": PNG, "detail": "original"},
         {"type": "input_file", "file_data": "aGk=", "filename": "a.pdf"},
         {"type": "input_file", "file_id": "file-1"},
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
@@ -96,6 +97,7 @@ def test_parts_of_a_users_message_become_parts():
     assert messages({"role": "user", "content": parts})[0]["content"] == [
         {"type": "text", "text": "a"},
         {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": PNG, "detail": "high"}},
         {"type": "file", "file": {"file_data": "aGk=", "filename": "a.pdf"}},
         {"type": "file", "file": {"file_id": "file-1"}},
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},

@@ -17,6 +17,8 @@ Message = dict[str, object]
 
 MEDIA: Final[Mapping[object, str]] = {"image_url": "images", "file": "files", "input_audio": "recordings", "video_url": "videos"}
 """What the parts of a message are that are not text, by type."""
+DETAILS: Final[Mapping[str, str]] = {"original": "high"}
+"""The details of images that Chat Completions does not have, and what is closest."""
 TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"})
 
 
@@ -152,7 +154,7 @@ def _part(part: Mapping[str, object]) -> Message:
 
 def _with_detail(part: Mapping[str, object], url: str) -> Message:
     detail = part.get("detail")
-    return {"url": url, "detail": detail} if isinstance(detail, str) else {"url": url}
+    return {"url": url, "detail": DETAILS.get(detail, detail)} if isinstance(detail, str) else {"url": url}
 
 
 def _url(part: Mapping[str, object], name: str) -> str:
