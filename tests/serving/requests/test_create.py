@@ -134,6 +134,8 @@ def test_parts_of_every_kind_are_taken(part):
         {"type": "code_interpreter_call", "id": "ci_1", "code": None, "container_id": "c", "outputs": None},
         {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"},
         {"type": "compaction", "encrypted_content": "a", "anything": [1]},
+        {"type": "function_call_output", "name": "notify", "namespace": "agents", "output": "done"},
+        {"type": "function_call_output", "name": "notify", "call_id": None, "output": "done"},
     ],
 )
 def test_items_of_every_kind_are_taken_as_they_are(item):
@@ -274,6 +276,14 @@ def test_an_error_has_the_body_of_openai():
         ({"input": [{**RESULT, "output": {}}, CALL]}, "input[0].output", "invalid_type"),
         ({"input": [{"type": "custom_tool_call_output", "call_id": "x", "output": ""}]}, "input", None),
         ({"input": [RESULT, CALL]}, "input", None),
+        ({"input": [{**RESULT, "name": "f"}]}, "input", None),
+        ({"input": [{"type": "function_call_output", "output": ""}]}, "input[0].call_id", "missing_required_parameter"),
+        (
+            {"input": [{"type": "function_call_output", "name": "", "output": ""}]},
+            "input[0].call_id",
+            "missing_required_parameter",
+        ),
+        ({"input": [{"type": "function_call_output", "name": "<|", "output": ""}]}, "input[0].name", "invalid_value"),
         ({"input": [CALL, {**RESULT, "call_id": {}}]}, "input[1].call_id", "invalid_type"),
         ({"input": [{"type": "from_the_future"}]}, "input[0].type", "invalid_value"),
         ({"input": [{"type": {}}]}, "input[0].type", "invalid_type"),

@@ -124,6 +124,14 @@ CASES = [
         },
         [answer("a")],
     ),
+    (
+        {"type": "function_call_output", "name": "notify", "namespace": "agents", "output": "done"},
+        [{"type": "message", "role": "user", "content": "[Output of agents__notify]\ndone"}],
+    ),
+    (
+        {"type": "function_call_output", "name": "notify", "call_id": None, "output": [IMAGE]},
+        [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "[Output of notify]"}, IMAGE]}],
+    ),
     *(
         ({"type": kind}, [])
         for kind in (

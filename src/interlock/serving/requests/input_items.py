@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 from interlock.embedding import random_id
 from interlock.events.items import ITEMS as ITEM_TYPES
+from interlock.events.items import FunctionCallOutput
 from interlock.events.json import as_text, is_array, is_object, members
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Kinds, shape_of
@@ -21,7 +22,7 @@ MAX_ITEMS: Final = 20_000
 CALL_OUTPUTS: Final = frozenset(
     {"function_call_output", "custom_tool_call_output", "computer_call_output", "shell_call_output", "apply_patch_call_output"}
 )
-"""The types of items that must follow a call with the same `call_id`."""
+"""The types of items that must follow a call with the same `call_id`, unless they are standalone."""
 
 LINKS: Final = ("call_id", "approval_request_id")
 """The fields by which items are linked, which must be strings even where an engine validates the items."""
@@ -61,10 +62,17 @@ def _item(item: object, param: str, kinds: Kinds) -> JsonItem:
         raise unsupported_value(f"{param}.type", str(kind), kinds)
     typed = {**item, "type": kind}
     require(typed, shape_of(struct), param)
+    if struct is FunctionCallOutput and item.get("call_id") is None and not is_standalone(typed):
+        raise missing(f"{param}.call_id")
     for name in LINKS:
         if not isinstance(item.get(name) or "", str):
             raise wrong_type(f"{param}.{name}", "a string", item[name])
     return typed
+
+
+def is_standalone(item: JsonItem) -> bool:
+    """Return whether an item is the output of a function that answers no call, such as news of a task that Codex delegated."""
+    return item.get("type") == FunctionCallOutput.type and item.get("call_id") is None and bool(as_text(item.get("name")))
 
 
 def require_type(kind: object, param: str) -> str:
@@ -117,7 +125,7 @@ def join(previous: Sequence[JsonItem], new: Sequence[JsonItem], stored: Mapping[
         kind, call_id, approval_id = str(item.get("type")), item.get("call_id"), item.get("approval_request_id")
         if kind not in CALL_OUTPUTS:
             call_ids.add(call_id)
-        elif call_id not in call_ids:
+        elif call_id not in call_ids and not is_standalone(item):
             raise invalid("input", f"No tool call found for {kind.replace('_', ' ')} with call_id {str(call_id)[:100]}.", None)
         if kind == "mcp_approval_request":
             approval_ids.add(item.get("id"))

@@ -101,7 +101,7 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     items.InputMessage: {"role": ANY, "content": TEXT, "phase": ID},
     items.Reasoning: {"summary": PARTS, "content": PARTS, "encrypted_content": TEXT},
     items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED, "async": ANY},
-    items.FunctionCallOutput: {"call_id": SOME_TEXT, "output": TEXT},
+    items.FunctionCallOutput: {"call_id": SOME, "output": TEXT, "name": CALLED, "namespace": CALLED},
     items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED, "async": ANY},
     items.CustomToolCallOutput: {"call_id": SOME, "output": TEXT},
     items.ItemReference: {"id": SOME},

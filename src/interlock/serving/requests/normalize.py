@@ -21,7 +21,7 @@ from interlock.events.json import dumps, elements, is_array, members
 from interlock.fsm.table import Machine
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.async_call_table import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
-from interlock.serving.requests.input_items import JsonItem, text_of
+from interlock.serving.requests.input_items import JsonItem, is_standalone, text_of
 
 UNKNOWN_OUTPUT: Final = "[The output is not in the conversation.]"
 """What the model reads if a client sends a call of the code interpreter back without its `outputs`."""
@@ -106,6 +106,8 @@ def _without(item: JsonItem, *names: str) -> dict[str, object]:
 def _normalize(item: JsonItem, denied: AbstractSet[object], kept: AbstractSet[object] | None) -> Iterable[JsonItem]:
     """Normalize one item by the facts of its kind; a call that the client denied becomes a failed call."""
     kind = ITEMS.get(str(item["type"]), ItemType)
+    if is_standalone(item):
+        return _standalone_output(item, kept)
     if kind.as_function_output:
         return _output(item, kind.output_of(item), kept)
     if kind.as_function_call is None:
@@ -151,9 +153,21 @@ def _output(item: JsonItem, output: object, kept: AbstractSet[object] | None) ->
     """Yield the output of a call; its parts become one text, unless one has a type that is `kept` (None: any type)."""
     call_id = item.get("call_id", item.get("id"))  # a local shell's output may have the id of its call as its own
     if call_id is not None:
-        is_kept = kept is None or any(members(part).get("type") in kept for part in elements(output))
-        shown = _call_output(call_id, output if is_kept or not is_array(output) else text_of(output))
+        shown = _call_output(call_id, _shown_output(output, kept))
         yield {**shown, **(_identity(item) if item["type"] == shown["type"] else {})}
+
+
+def _standalone_output(item: JsonItem, kept: AbstractSet[object] | None) -> Iterable[JsonItem]:
+    """Yield an output that answers no call as a user's message, because models read the output of a tool after its call alone."""
+    title, output = f"[Output of {_name(item)}]", _shown_output(item.get("output"), kept)
+    header = {"type": "input_text", "text": title}
+    content = [header, *elements(output)] if is_array(output) else f"{title}\n{text_of(output)}"
+    yield {"type": "message", "role": "user", "content": content}
+
+
+def _shown_output(output: object, kept: AbstractSet[object] | None) -> object:
+    is_kept = kept is None or any(members(part).get("type") in kept for part in elements(output))
+    return output if is_kept or not is_array(output) else text_of(output)
 
 
 def short_id(other_id: str) -> str:

@@ -153,6 +153,14 @@ def test_a_turn_of_the_assistant_is_one_message_and_images_of_tools_follow_the_o
     ]
 
 
+def test_an_output_that_answers_no_call_is_what_a_user_says():
+    standalone = {"type": "function_call_output", "name": "notify", "namespace": "agents", "output": "done"}
+    assert messages({"role": "user", "content": "Hi"}, standalone) == [
+        {"role": "user", "content": "Hi"},
+        {"role": "user", "content": "[Output of agents__notify]\ndone"},
+    ]
+
+
 def result(call_id, output="done"):
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 

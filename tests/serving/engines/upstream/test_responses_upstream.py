@@ -126,6 +126,12 @@ def test_items_are_sent_as_a_stateless_service_accepts_them():
     assert body["input"][9:] == items[8:]
 
 
+def test_an_output_that_answers_no_call_is_sent_as_it_is():
+    standalone = {"type": "function_call_output", "name": "notify", "namespace": "agents", "output": "done"}
+    (body,) = sent(input=[USER, standalone], store=False)
+    assert body["input"][1] == standalone
+
+
 @pytest.mark.parametrize("upstream_id", ["call_1", "123456789", "functions.f:0", "call__1", "a" * 64])
 def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
     ids = [upstream_id, f"{upstream_id}x", *[f"{upstream_id}y"] * 2]
