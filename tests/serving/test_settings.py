@@ -1,0 +1,102 @@
+"""Settings come from options, variables and a file, and an error names where the wrong value was set."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock.serving.settings import Settings, SettingsError, Times, options, read_settings, variable
+
+
+def read(tmp_path, text="", given=None, **environment):
+    file = tmp_path / "interlock.toml"
+    file.write_text(text)
+    return read_settings({"config": str(file), **(given or {})}, environment=environment)
+
+
+def test_options_override_variables_which_override_the_file(tmp_path) -> None:
+    text = "[serve]\nmax_streams = 1\nrate = 2\nworkers = 1\n"
+    settings = read(tmp_path, text, {"max_streams": "3"}, INTERLOCK_MAX_STREAMS="2", INTERLOCK_RATE="2.5")
+    assert (settings.max_streams, settings.rate, settings.workers) == (3, 2.5, 1)
+    places = [settings.place(name) for name in ("max_streams", "rate", "workers", "host")]
+    assert places == ["--max-streams", "INTERLOCK_RATE", f"{tmp_path}/interlock.toml: serve.workers", "host"]
+
+
+def test_each_source_writes_several_values_in_its_own_way(tmp_path) -> None:
+    hosts = ("a.example", "*.b.example")
+    assert read(tmp_path, '[serve]\nallowed_host = ["a.example", "*.b.example"]\n').allowed_host == hosts
+    assert read(tmp_path, given={"allowed_host": ["a.example", "*.b.example"]}).allowed_host == hosts
+    for text in ("a.example,*.b.example", "a.example *.b.example", " a.example, *.b.example,"):
+        assert read(tmp_path, INTERLOCK_ALLOWED_HOST=text).allowed_host == hosts
+    assert read(tmp_path, INTERLOCK_API_KEY="one, key").api_key == ("one, key",)
+
+
+def test_an_empty_variable_is_unset_except_that_of_the_key(tmp_path) -> None:
+    empty = {variable(name): "" for name in options() if name != "api_key"}
+    assert read(tmp_path, **empty) == read(tmp_path)
+    assert read(tmp_path, INTERLOCK_API_KEY="").api_key == ("",)
+
+
+def test_the_variable_of_the_port_is_that_of_kubernetes(tmp_path) -> None:
+    assert read(tmp_path, INTERLOCK_PORT="tcp://10.0.0.1:8000").port == 8000
+
+
+@pytest.mark.parametrize(("text", "flag"), [("1", True), ("true", True), ("TRUE", True), ("0", False), ("false", False)])
+def test_a_variable_can_be_a_flag(tmp_path, text, flag) -> None:
+    assert read(tmp_path, INTERLOCK_VIEW=text).view is flag
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"given": {"port": "70000"}}, "--port: Expected `int` <= 65535"),
+        ({"given": {"script": 5}}, "--script: Expected `str`, got `int`"),
+        ({"INTERLOCK_VIEW": "yes"}, "INTERLOCK_VIEW: Expected `bool`, got 'yes'"),
+        (
+            {"INTERLOCK_LOG_LEVEL": "loud"},
+            "INTERLOCK_LOG_LEVEL: Invalid enum value 'loud'; choose one of debug, info, warning, error",
+        ),
+        ({"given": {"upstream_timeout": "1,2,3"}}, "--upstream-timeout: Expected `array` of length <= 2"),
+        ({"text": "[serve]\nport = -1\n"}, "{}: serve.port: Expected `int` >= 0"),
+        ({"text": '[serve]\napi_key = "secret"\n'}, "{}: serve.api_key: Expected `array`, got `str`"),
+        ({"text": "[serve]\nkeys = 1\n"}, "{}: serve.keys: unknown option; choose one of allow_mcp_host, "),
+        ({"text": "[[upstream]]\nurl = 1\n"}, "{}: upstream[0].url: Expected `str`, got `int`"),
+        ({"text": "upstream = 1\n"}, "{}: upstream: Expected `array`, got `int`"),
+        ({"given": {"workers": "2"}}, "--workers: each process would have a store of its own in memory; add --store sqlite:PATH"),
+        (
+            {"given": {"api_key_file": "a", "api_key": ["b"]}},
+            "--api-key-file: the file has all keys and their tenants; leave out --api-key",
+        ),
+    ],
+)
+def test_an_error_names_the_place_of_the_value(tmp_path, source, message) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, **source)
+    assert str(caught.value).startswith(message.format(tmp_path / "interlock.toml"))
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_the_option() -> None:
+    with pytest.raises(SettingsError, match=r"^INTERLOCK_CONFIG: /no/such: No such file or directory$"):
+        read_settings(environment={"INTERLOCK_CONFIG": "/no/such"})
+
+
+def test_code_gets_the_same_errors() -> None:
+    with pytest.raises(SettingsError, match=r"^api_key: Expected `array`, got `str`$"):
+        Settings(api_key="secret")
+    with pytest.raises(SettingsError, match=r"^port: Expected `int` <= 65535$"):
+        Settings(port=65536)
+
+
+def test_settings_show_no_secrets() -> None:
+    settings = Settings(api_key=["secret"], store="postgresql://u:secret@host/db", port=1, script="a", times=Times(tick=1))
+    shown = "Settings(port=1, api_key=…, script=PosixPath('a'), store=…, times=Times("
+    assert repr(settings).startswith(shown)
+    assert "secret" not in repr(settings)
+    assert settings.script == Path("a")
+
+
+def test_an_error_of_a_value_keeps_its_place() -> None:
+    settings = Settings(store="sqlite:x", places={"store": "--store"})
+    with pytest.raises(SettingsError, match=r"^--store: no$"), settings.errors("store"):
+        raise ValueError("no")
+    with pytest.raises(SettingsError, match=r"^other: yes$"), settings.errors("store"):
+        raise SettingsError("other", "yes")
