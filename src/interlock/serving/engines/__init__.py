@@ -1,8 +1,8 @@
-"""Engines: sources of raw model output behind one protocol, which the same parsers and driver read.
+"""Engines: sources of raw model output behind one base class, which the same parsers and driver read.
 
-engine           the protocol
-generation       what an engine does for one response
-shortcut         passes what an upstream sends to the client without a change of tasks
+engine           the base classes of engines and of what they do for one response
+generation       prompts that fit, and responses without output
+shortcut         the two ways of a delta from an upstream to the client, and the short one
 embedded         a stand-in model that runs anywhere
 example_values   example values for JSON schemas, which the stand-in model writes
 vllm/            vLLM

@@ -16,7 +16,7 @@ steering          the input with which a client steers a response
 steering_table    the input with which a client steers a response, as a table
 socket_memory     the memory of WebSocket connections, with its limits
 bounded_protocol  uvicorn's WebSocket protocol with limits
-direct_protocol   uvicorn's HTTP protocol with a shortcut for the bodies of answers
+direct_protocol   uvicorn's HTTP protocol, which gives answers the socket of their client
 script_faults     breaks connections and streams as a script says
 server            the server process, in the foreground or in a thread
 server_table      a server, from its start to its last connection, as a table

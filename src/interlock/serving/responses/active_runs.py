@@ -32,7 +32,7 @@ _ROW_BYTES: Final = 8
 
 @frozen
 class NotBegunError(ApiError):
-    """A run was interrupted before its response began; `ending` is the argument of `ResponseRun.interrupt`."""
+    """A run was interrupted before its response began; `ending` is the argument of `RunControl.interrupt`."""
 
     ending: Fault | Cancel = field(default=ABANDONED, kw_only=True)
 
@@ -78,7 +78,7 @@ class Slots:
 
 
 Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
-"""Ends a run as soon as possible, such as `ResponseRun.interrupt`."""
+"""Ends a run as soon as possible, such as `RunControl.interrupt`."""
 
 
 @define(eq=False)

@@ -4,8 +4,8 @@ A run takes a slot of the server. Its request is resolved, and the engine accept
 Then a conversation that is too long is compacted, the model generates, the server runs the tools that the model called, and the
 model generates again, until the response ends. This table alone defines the order, and the end after an interruption.
 
-`interlock.serving.responses.run` executes the table. A run feeds all results of an effect to the driver before it chooses the
-next trigger.
+`interlock.serving.responses.service` admits a run, and `interlock.serving.responses.run` executes the rest of the table. A run
+feeds all results of an effect to the driver before it chooses the next trigger.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TurnTrigger(StrEnum):
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed."""
     LEAVE = "leave"
-    """The last events are taken, or nobody takes them: `ResponseRun.events` was closed, or its task was cancelled."""
+    """The last events are taken, or nobody takes them: the context of the run was left, or its task was cancelled."""
 
 
 class TurnEffect(StrEnum):
@@ -56,7 +56,7 @@ class TurnEffect(StrEnum):
     TAKE = "take"
     """Take one of the server's slots."""
     ADMIT = "admit"
-    """Resolve the request, and have the engine accept the first turn, unless the response begins before or is compacted first."""
+    """Resolve the request and admit its first turn, unless the response opens or is compacted first."""
     REFUSE = "refuse"
     """Raise the error instead of making a response."""
     OPEN = "open"
