@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http.answers import answer_error
-from interlock.serving.http.request_body import MAX_MEMBERS, SLICE, _decompress, decoder_for, read_body
+from interlock.serving.http.request_body import DECODED_BYTES, MAX_MEMBERS, _decompress, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.runtime import Yielder
 
@@ -132,7 +132,7 @@ def test_other_tasks_run_between_slices(coding) -> None:
         other.cancel()
 
     asyncio.run(reading())
-    assert len(seen) >= 16 * MIB // SLICE
+    assert len(seen) >= 16 * MIB // DECODED_BYTES
     assert seen == sorted({*seen})
 
 

@@ -353,7 +353,7 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     async def serve():
         socket = WebSocket({"type": "websocket"}, receive, send)
         await socket.accept()
-        await SocketConnection(socket, Broken(), OPENAI, SocketMemory().for_connection("", 10_000)).serve()
+        await SocketConnection(socket, Broken(), OPENAI, SocketMemory().for_connection("", 10_000), SocketLimits(), 0).serve()
         gc.collect()
 
     with caplog.at_level("ERROR", "asyncio"):

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK: Final = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 """The hosts that lead to this machine in every browser."""
-LISTED: Final = 5
+MAX_NAMED: Final = 5
 """The most models of an upstream that the banner names."""
 
 
@@ -147,8 +147,8 @@ def _banner(
 
 
 def _names(names: Sequence[str]) -> str:
-    rest = len(names) - LISTED
-    return (", ".join(names[:LISTED]) + (f" and {rest} more" if rest > 0 else "")) or "no models"
+    rest = len(names) - MAX_NAMED
+    return (", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")) or "no models"
 
 
 def _passes_keys(reports: Iterable[UpstreamReport]) -> bool:

@@ -49,9 +49,6 @@ STREAM_HEADERS: Final = (
     (b"x-accel-buffering", b"no"),  # makes nginx forward each event at once
 )
 
-KEEP_ALIVE: Final = 15.0
-"""The default of the longest silence of a stream, in seconds. Clients give up after minutes, proxies after 50 to 120 seconds."""
-
 BODY: Final = "interlock.body"
 """The extension of an ASGI scope. Its `socket` takes an encoder and returns the `ClientSocket`."""
 

@@ -19,10 +19,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request
 
-from interlock.serving.http.request_body import SLICE as DECODED_SLICE
+from interlock.serving.http.request_body import DECODED_BYTES
 from interlock.serving.requests.runtime import STRETCH
 
-SLICE: Final = 1024  # bytes to parse in one step; they can hold hundreds of frames
+PARSED_BYTES: Final = 1024  # bytes to parse in one step; they can hold hundreds of frames
 SMALL: Final = 1024  # bytes: fragments below this size are counted, like control frames
 MAX_SMALL: Final = 1000  # how many counted frames a client may send in one `PERIOD`
 PERIOD: Final = 1.0  # seconds
@@ -159,8 +159,8 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             if self._messages:
                 yield from self._deliver(*self._messages.popleft())
             elif self._unparsed and self.writable.is_set() and (self.close_sent or self.queue.empty()):
-                part = bytes(self._unparsed[:SLICE])
-                del self._unparsed[:SLICE]
+                part = bytes(self._unparsed[:PARSED_BYTES])
+                del self._unparsed[:PARSED_BYTES]
                 super().data_received(part)
                 yield True
             else:
@@ -174,8 +174,8 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             return
         decoder, text = getincrementaldecoder("utf-8")(), list[str]()
         try:
-            for start in range(0, len(message), DECODED_SLICE):
-                text.append(decoder.decode(message[start : start + DECODED_SLICE]))
+            for start in range(0, len(message), DECODED_BYTES):
+                text.append(decoder.decode(message[start : start + DECODED_BYTES]))
                 yield True
             text.append(decoder.decode(b"", final=True))
         except UnicodeDecodeError as error:

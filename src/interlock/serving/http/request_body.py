@@ -21,7 +21,7 @@ JSON: Final = "application/json"
 DISCARDED: Final = 64 * 2**20
 """How many bytes beyond the limit of a body are read and discarded, so that the client can read the error."""
 
-SLICE: Final = 2**17
+DECODED_BYTES: Final = 2**17
 """The most bytes to decompress at once, in a fraction of a millisecond; then other tasks run."""
 
 WINDOW_LOG: Final = 23
@@ -56,9 +56,9 @@ class Decoder:
     _members: int = field(default=0, init=False)
 
     def decompress(self, chunk: bytes) -> Iterator[bytes]:
-        """Decompress a chunk of the body, and yield slices of at most `SLICE` bytes; raise a 400 for invalid data."""
-        for start in range(0, len(chunk), SLICE):
-            data = chunk[start : start + SLICE]
+        """Decompress a chunk of the body, and yield slices of at most `DECODED_BYTES` bytes; raise a 400 for invalid data."""
+        for start in range(0, len(chunk), DECODED_BYTES):
+            data = chunk[start : start + DECODED_BYTES]
             while data:
                 member = self._current_member()
                 yield from self._slices(member, data)
@@ -80,9 +80,9 @@ class Decoder:
     def _slices(self, member: _Decompressor, data: bytes) -> Iterator[bytes]:
         try:
             while True:
-                output = member.decompress(data, SLICE)
+                output = member.decompress(data, DECODED_BYTES)
                 yield output
-                if member.eof or len(output) < SLICE:
+                if member.eof or len(output) < DECODED_BYTES:
                     return
                 data = getattr(member, "unconsumed_tail", b"")  # zstd keeps its unread input
         except self._error as error:

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 PERIOD: Final = 60.0
 """The seconds between two log lines about routes that are not served."""
-SHOWN: Final = 200
+MAX_QUOTED: Final = 200
 """The most characters of a path that an error or a log line shows."""
 
 MODEL_SERVER: Final = "send these requests to the model server itself"
@@ -45,7 +45,7 @@ ADVICE: Final[Mapping[str, str]] = {
 
 def unserved(method: str, path: str, routes: Iterable[BaseRoute]) -> ApiError:
     """Return the error for a request that no route serves, and log it."""
-    target = f"{method} {path[:SHOWN]}"
+    target = f"{method} {path[:MAX_QUOTED]}"
     LOG.add(target)
     advice = next((f" Advice: {text}." for pattern, text in ADVICE.items() if re.fullmatch(pattern, path)), "")
     served = [route.path for route in routes if isinstance(route, Route) and "{" not in route.path]

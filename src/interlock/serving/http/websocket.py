@@ -28,7 +28,7 @@ from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
-from interlock.serving.http.answers import INTERNAL_ERROR, KEEP_ALIVE, count_refusal
+from interlock.serving.http.answers import INTERNAL_ERROR, count_refusal
 from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
 from interlock.serving.http.obfuscation import stream_writer
@@ -58,7 +58,7 @@ NOT_RUNNING: Final = "No response with this id runs on this connection."
 EVICTED: Final = "The server evicted it to limit the memory of WebSockets. Send the whole input again."
 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
-SLICE: Final = 2**17  # characters of a frame that are encoded at once
+ENCODED_CHARACTERS: Final = 2**17  # characters of a frame that are encoded at once
 PER_VALUE: Final = 100  # bytes of memory that a JSON value takes in addition to its text
 
 
@@ -165,8 +165,8 @@ class SocketConnection:
     _service: ResponseService
     _dialect: Dialect
     _memory: ConnectionMemory
-    _limits: SocketLimits = field(factory=SocketLimits)
-    _keep_alive: float = KEEP_ALIVE  # seconds of silence after which a lane receives an event, or 0
+    _limits: SocketLimits
+    _keep_alive: float  # seconds of silence after which a lane receives an event, or 0
     _lanes: dict[str | None, Lane] = field(factory=dict[str | None, Lane], init=False)
     _steer_numbers: Iterator[int] = field(factory=count, init=False)
     """The numbers of the events about steering."""
@@ -444,8 +444,8 @@ def _too_many(limit: str) -> ApiError:
 async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | SteerFrame | None:
     """Parse a frame within the limits of a POST's body; None for a frame that needs no action. Other tasks run in between."""
     data, budget = bytearray(), JsonBudget()
-    for start in range(0, len(text), SLICE):
-        part = text[start : start + SLICE].encode("utf-8", "surrogatepass")
+    for start in range(0, len(text), ENCODED_CHARACTERS):
+        part = text[start : start + ENCODED_CHARACTERS].encode("utf-8", "surrogatepass")
         budget.count(part)
         if budget.too_many:
             break

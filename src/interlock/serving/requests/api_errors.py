@@ -10,7 +10,7 @@ from attrs import frozen
 
 from interlock.fsm.errors import InterlockError
 
-LISTED: Final = 20
+MAX_LISTED: Final = 20
 """The most models that an error names."""
 
 
@@ -52,8 +52,8 @@ def no_such_model(name: str, known: Sequence[str] = ()) -> ApiError:
 
 def known_models(names: Sequence[str]) -> str:
     """Return a sentence with the first names, after a space; it is empty without any."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f" This server has: {', '.join(names[:LISTED])}{more}." if names else ""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f" This server has: {', '.join(names[:MAX_LISTED])}{more}." if names else ""
 
 
 def missing(param: str) -> ApiError:

@@ -28,7 +28,7 @@ from interlock.serving.requests.limits import (
     HOST_TOOLS,
     MAX_TOOLS,
     SOME_TEXT,
-    TOOLS,
+    TOOL_KINDS,
     Kinds,
     Named,
     shape_of,
@@ -49,7 +49,7 @@ PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 MAX_ADDED: Final = 20
 """The most items that one request may add to a conversation, as in OpenAI's API."""
 
-CALLED: Final[Kinds] = {kind: TOOLS[kind] for kind in ("function", "custom")}
+CALLED: Final[Kinds] = {kind: TOOL_KINDS[kind] for kind in ("function", "custom")}
 """The tools that the model calls by name and the client runs; in a namespace, only these are checked."""
 
 MODES: Final = ("none", "auto", "required")
@@ -193,7 +193,7 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     request = ResponseRequest(
         raw=raw,
         input=read_input(body.get("input")),
-        tools=_tools(body.get("tools", []), TOOLS),
+        tools=_tools(body.get("tools", []), TOOL_KINDS),
         tool_choice=_choice(body.get("tool_choice", "auto")),
         **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in body},
     )

@@ -29,7 +29,8 @@ MAX_TOOLS: Final = 1_024
 ENGINE_PARAMETERS: Final = ("cache_salt", "chat_template_kwargs", "priority", "vllm_xargs")
 """The parameters outside of every API that vLLM reads."""
 
-ANY: Final = Meta()
+FREE: Final = Meta()
+"""No limit."""
 TEXT: Final = Meta(max_length=10_485_760)
 """The limit of OpenAI's API and the Open Responses specification on the characters of a text."""
 LINK: Final = Meta(max_length=20_971_520)
@@ -89,36 +90,42 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     parts.PlainText: {"text": TEXT},
     parts.SummaryText: {"text": TEXT},
     parts.ReasoningText: {"text": TEXT},
-    parts.OutputText: {"text": TEXT, "annotations": ANY, "logprobs": ANY},
+    parts.OutputText: {"text": TEXT, "annotations": FREE, "logprobs": FREE},
     parts.OutputRefusal: {"refusal": TEXT},
-    parts.InputImage: {"image_url": LINK, "file_id": ID, "detail": ANY},
-    parts.ComputerScreenshot: {"image_url": LINK, "file_id": ID, "detail": ANY},
+    parts.InputImage: {"image_url": LINK, "file_id": ID, "detail": FREE},
+    parts.ComputerScreenshot: {"image_url": LINK, "file_id": ID, "detail": FREE},
     parts.InputFile: {"file_id": ID, "file_data": FILE, "file_url": LINK, "filename": TEXT},
-    parts.InputAudio: {"input_audio": ANY},
+    parts.InputAudio: {"input_audio": FREE},
     parts.Audio: {"data": FILE, "format": ID},
     parts.InputVideo: {"video_url": LINK},
     parts.EncryptedContent: {"encrypted_content": TEXT},
-    items.InputMessage: {"role": ANY, "content": TEXT, "phase": ID},
+    items.InputMessage: {"role": FREE, "content": TEXT, "phase": ID},
     items.Reasoning: {"summary": PARTS, "content": PARTS, "encrypted_content": TEXT},
-    items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED, "async": ANY},
+    items.FunctionCall: {"call_id": SOME, "name": SOME_CALLED, "arguments": TEXT, "namespace": CALLED, "async": FREE},
     items.FunctionCallOutput: {"call_id": SOME, "output": TEXT, "name": CALLED, "namespace": CALLED},
-    items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED, "async": ANY},
+    items.CustomToolCall: {"call_id": SOME, "name": SOME_CALLED, "input": TEXT, "namespace": CALLED, "async": FREE},
     items.CustomToolCallOutput: {"call_id": SOME, "output": TEXT},
     items.ItemReference: {"id": SOME},
     items.McpApprovalRequest: {"server_label": SOME_CALLED, "name": SOME_CALLED, "arguments": TEXT},
-    items.McpApprovalResponse: {"approval_request_id": SOME, "approve": ANY},
+    items.McpApprovalResponse: {"approval_request_id": SOME, "approve": FREE},
     items.Compaction: {"encrypted_content": TEXT},
-    tools.FunctionTool: {"name": FUNCTION, "parameters": ANY, "description": TEXT, "strict": ANY, "async": ANY},
-    tools.CustomTool: {"name": NAME, "description": TEXT, "format": ANY, "async": ANY},
+    tools.FunctionTool: {"name": FUNCTION, "parameters": FREE, "description": TEXT, "strict": FREE, "async": FREE},
+    tools.CustomTool: {"name": NAME, "description": TEXT, "format": FREE, "async": FREE},
     tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # `create` validates each tool
-    tools.McpServer: {"server_label": SOME, "server_url": TEXT, "authorization": TEXT, "headers": ANY, "require_approval": TEXT},
+    tools.McpServer: {
+        "server_label": SOME,
+        "server_url": TEXT,
+        "authorization": TEXT,
+        "headers": FREE,
+        "require_approval": TEXT,
+    },
     tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
     tools.CodeInterpreterTool: {"container": TEXT},
     tools.FunctionChoice: {"name": SOME},
     tools.CustomChoice: {"name": SOME},
     tools.McpChoice: {"server_label": SOME, "name": TEXT},
-    tools.AllowedTools: {"mode": ANY, "tools": Annotated[list[Allowed], Meta(max_length=MAX_TOOLS)]},
-    tools.JsonSchemaFormat: {"name": NAME, "schema": ANY, "description": TEXT, "strict": ANY},
+    tools.AllowedTools: {"mode": FREE, "tools": Annotated[list[Allowed], Meta(max_length=MAX_TOOLS)]},
+    tools.JsonSchemaFormat: {"name": NAME, "schema": FREE, "description": TEXT, "strict": FREE},
     Conversation: {"id": SOME},
     HostItem: {"name": CALLED, "namespace": CALLED},
     HostReasoning: {"encrypted_content": TEXT},
@@ -138,17 +145,17 @@ OPAQUE_FIELDS: Final[FieldLimits] = {
 """The fields that the server reads, if present, in items without an entry in `READ`, such as calls of hosted tools."""
 
 
-def _read(type_: Hint, limit: Meta = ANY) -> Hint:
+def _read(type_: Hint, limit: Meta = FREE) -> Hint:
     """Return a type that validates only what the server reads: texts and arrays with limits, and the read fields of objects."""
     return Union[tuple(_read_arm(arm, limit) for arm in arms_of(type_))]  # noqa: UP007 - of any number of types
 
 
 def _read_arm(arm: Arm, limit: Meta) -> Hint:
-    metas = (arm.metas or (ANY,)) if limit is ANY else (limit,)
+    metas = (arm.metas or (FREE,)) if limit is FREE else (limit,)
     if arm.kind is list:
         return Annotated[(GenericAlias(list, _read(arm.args[0])), *metas)]
     if arm.kind is Literal:
-        return Literal[arm.args] if limit is ANY else Annotated[str, limit]
+        return Literal[arm.args] if limit is FREE else Annotated[str, limit]
     if arm.kind is str:
         return Annotated[(str, *metas)]
     if arm.kind in READ:
@@ -181,7 +188,7 @@ Kinds: TypeAlias = Mapping[str, type[Struct]]
 """The type of an object, by the object's `type`; `shape_of` returns the one that validates it."""
 
 ITEMS: Final[Kinds] = _map_types(items.InputItem, lambda _kind: True)
-TOOLS: Final[Kinds] = _map_types(tools.AnyTool)
+TOOL_KINDS: Final[Kinds] = _map_types(tools.AnyTool)
 """The tools that are validated; other tools pass unchecked."""
 CHOICES: Final[Kinds] = _map_types(tools.AnyChoice)
 """The objects that `tool_choice` may be; any other is validated as `Named`."""
@@ -192,8 +199,8 @@ HOST_ITEMS: Final[Kinds] = {
     "reasoning": HostReasoning,
 }
 """`ITEMS` for a host engine, which validates messages, reasoning and function calls itself."""
-HOST_TOOLS: Final[Kinds] = {**TOOLS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
-"""`TOOLS` for a host engine, which validates these tools itself."""
+HOST_TOOLS: Final[Kinds] = {**TOOL_KINDS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
+"""`TOOL_KINDS` for a host engine, which validates these tools itself."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)
 

@@ -37,7 +37,7 @@ HOSTED: Final[Mapping[re.Pattern[str], HostedTool]] = {
 }
 """The tools of the server, by the API's types, which end in a date."""
 
-REQUIRED: Final[Mapping[HostedTool, Mapping[str, object]]] = {"code_interpreter": {"container": {"type": "auto"}}}
+DEFAULT_FIELDS: Final[Mapping[HostedTool, Mapping[str, object]]] = {"code_interpreter": {"container": {"type": "auto"}}}
 """The fields that a tool of the server must have in the Responses API."""
 
 MCP_TOOLSET: Final = "mcp_toolset"
@@ -472,7 +472,7 @@ async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, ob
             tools.append({**function, **described})
         elif tool.type != MCP_TOOLSET:
             hosted = await _hosted(request.model, tool.type, f"tools[{index}].type", runs)
-            tools.append({"type": hosted, **REQUIRED.get(hosted, {})})
+            tools.append({"type": hosted, **DEFAULT_FIELDS.get(hosted, {})})
     return tools
 
 

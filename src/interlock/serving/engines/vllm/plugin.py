@@ -64,7 +64,7 @@ VERSION_HEADER: Final = "x-interlock"
 
 logger = logging.getLogger("vllm.interlock")  # a child of vLLM's logger, which has a handler
 
-TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
+VLLM_TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "browser": "web_search", "container": "container"}
 """The hosted tools by the names that the servers of `--tool-server` report."""
 
 FIELDS: Final = (
@@ -193,13 +193,13 @@ def _of_vllm(settings: Settings, args: object) -> Settings:
 
 def _tools(settings: Settings, serving: Serving) -> ToolServers:
     """Return the runner of hosted tools, on the servers of `--tool-server` too, and have vLLM describe those of this process."""
-    urls = {TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in TOOLS}
+    urls = {VLLM_TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in VLLM_TOOLS}
     if serving.tool_server is not None and not urls:
-        logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(TOOLS))
+        logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(VLLM_TOOLS))
     own = {"code_interpreter": settings.code_interpreter, "web_search": settings.web_search}
     servers = tuple(f"{kind}={url}" for kind, url in urls.items() if not own.get(kind))
     tools = build_tools(structs.replace(settings, tool_server=servers))
-    compat.describe_tools(serving, {name: tools.descriptions[kind] for name, kind in TOOLS.items() if own.get(kind)})
+    compat.describe_tools(serving, {name: tools.descriptions[kind] for name, kind in VLLM_TOOLS.items() if own.get(kind)})
     return tools
 
 
