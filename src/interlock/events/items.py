@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType, NoneType
@@ -1065,6 +1065,9 @@ for _kind in kinds_of(Item):
 ItemKind: TypeAlias = str
 """The `type` of an item: a key of `ITEMS`."""
 
+FieldRole: TypeAlias = Literal["known_at_done", "tool_result"]
+"""The class variables of an item that list the fields which a delta may bring after it has opened."""
+
 
 @cache
 def required_fields(kind: type[Item]) -> tuple[str, ...]:
@@ -1106,31 +1109,44 @@ def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
         raise ValueError(f"an item of kind {kind!r} cannot open with these fields: {error}") from None
 
 
-def fields_of(kind: type[Item], names: Iterable[str], fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields among `names` with the types that a kind gives them; what is ill-typed for that kind is left out."""
-    types = {field.encode_name: field.type for field in structs.fields(kind)}
+@cache
+def _types_of(kind: type[Item]) -> Mapping[str, Hint]:
+    """Return the type of each field of a kind, by the API's name."""
+    return {field.encode_name: field.type for field in structs.fields(kind)}
+
+
+@cache
+def _kinds_with(name: str, role: FieldRole) -> tuple[type[Item], ...]:
+    return tuple(kind for kind in ITEMS.values() if name in (getattr(kind, role) or ()))
+
+
+def fields_of(kind: type[Item], role: FieldRole, fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields that a kind has in a role, as its types; a field of another kind is left out.
+
+    Args:
+        kind: The class of the item.
+        role: The class variable that lists the names.
+        fields: The fields, by the API's names.
+    """
     legal: dict[str, object] = {}
-    for name in fields.keys() & {*names}:
-        with suppress(ValidationError):
-            legal[name] = convert(fields[name], types[name])
+    for name, value in fields.items():
+        if kind in _kinds_with(name, role):
+            with suppress(ValidationError):
+                legal[name] = convert(value, _types_of(kind)[name])
     return legal
 
 
-def check_fields(fields: Mapping[str, object], names_of: Callable[[type[Item]], Iterable[str]]) -> None:
-    """Check that each field is one of some kind of item, by its name and by its type.
-
-    Args:
-        fields: The fields, by the API's names.
-        names_of: Returns the names that a kind has for this purpose.
+def check_fields(role: FieldRole, fields: Mapping[str, object]) -> None:
+    """Check that some kind of item has each field in a role.
 
     Raises:
         ValueError: No kind has a field of this name, or none has one with this value.
     """
     for name, value in fields.items():
-        kinds = [kind for kind in ITEMS.values() if name in names_of(kind)]
+        kinds = _kinds_with(name, role)
         if not kinds:
             raise ValueError(f"no kind of item has a field {name!r} here")
-        if not any(fields_of(kind, [name], {name: value}) for kind in kinds):
+        if not any(fields_of(kind, role, {name: value}) for kind in kinds):
             raise ValueError(f"{name!r} of {', '.join(kind.type for kind in kinds)} cannot be {value!r}")
 
 

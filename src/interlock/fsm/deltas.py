@@ -206,7 +206,7 @@ class Close:
     def __attrs_post_init__(self) -> None:
         """Check the fields."""
         if self.fields:
-            check_fields(self.fields, lambda kind: kind.known_at_done)
+            check_fields("known_at_done", self.fields)
 
     def __repr__(self) -> str:
         """Return the constructor call, without arguments if there are no fields."""
@@ -314,7 +314,7 @@ class Succeed(ToolDelta):
     def __attrs_post_init__(self) -> None:
         """Check the fields."""
         if self.fields:
-            check_fields(self.fields, lambda kind: kind.tool_result or ())
+            check_fields("tool_result", self.fields)
 
 
 @frozen

@@ -381,7 +381,7 @@ class ResponseDriver(Generic[T]):
         item = self._active
         if item is not None:
             if fields:
-                item.update(**fields_of(type(item.body), item.body.known_at_done, fields))
+                item.update(**fields_of(type(item.body), "known_at_done", fields))
             if "reveal" in item.state.rows and item.has_encrypted_content:
                 self._fire_item(item, "reveal")
             self._fire_item(item, "close")
@@ -416,7 +416,7 @@ class ResponseDriver(Generic[T]):
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._find(item_id)
         if item is not None:
-            result = fields_of(type(item.body), item.body.tool_result or (), fields)
+            result = fields_of(type(item.body), "tool_result", fields)
             self._fire_via_shortest_path(item_id, "succeed", {**item.body.no_result, **result})
 
     def _fail(self, item_id: str, message: str) -> None:
