@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, which gives answers the socket of their client, and sends no chunks to clients that know none."""
+"""uvicorn's HTTP protocol, which gives answers the socket of their client."""
 
 from __future__ import annotations
 
@@ -10,19 +10,10 @@ from interlock.serving.engines.shortcut import client_socket
 from interlock.serving.http.answers import BODY
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """Serves clients of HTTP/1.0 too."""
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        if self.cycle and self.scope["http_version"] == "1.0":  # there is none for the handshake of a WebSocket
-            self.cycle.__class__ = PlainCycle  # its task has not begun
-
-
-class DirectProtocol(HttpProtocol):
+class DirectProtocol(HttpToolsProtocol):
     """Adds the extension to the scope of each request."""
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        if self.cycle:
+        if self.cycle:  # there is none for the handshake of a WebSocket
             self.scope["extensions"] = {BODY: {"socket": partial(client_socket, self.cycle)}}
