@@ -11,7 +11,7 @@
     testing/   assertions and strategies for tests
     embedding  a driver with defaults
     serve      the public names of the server, for an application with its own engine
-    late       lazy exports
+    lazy       lazy exports
 
 The package exports the public names for embedders and imports each on first use.
 """

@@ -5,9 +5,8 @@ commands     the list of the commands, and `interlock replay`
 serve        `interlock serve`: runs the server
 run_client   `interlock run`: a client, its settings, and a gateway for it
 record       `interlock record`: records what a server answers as a script
-doctor       `interlock doctor`: says what an upstream can do
 check        `interlock check`: checks streams, and writes the findings as text, JSON or annotations
-conformance  `interlock conformance`: plays requests to a server and judges its answers
+exchange     one HTTP request, and its answer within a time limit
 view         `interlock view`: shows streams on a page
 machines     `interlock verify` and `interlock diagram`: proves and draws the machines
 store        `interlock store`: maintains a store
