@@ -40,7 +40,7 @@ _MERGED: Final[Mapping[str, str]] = {
 }
 """The names of states in a picture of calls that differ from their own."""
 _OF_CALL: Final = (
-    *("member", "body", "stray_text", "key", "keyed", "value_start", "value", "value_end"),
+    *("member", "body", "stray_text", "key", "keyed", "value_start", "value", "value_end", "value_tail"),
     *("argument", "json", "literal", "broken_arguments", "torn_string"),
 )
 _COLUMN: Final = ("outside", "section", "name", *_OF_CALL)
@@ -87,10 +87,15 @@ def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
     # Without a marker before a name, only `declared` leads to `name`, which the complete name leaves at once.
     if state == "name" and triggers.isdisjoint({_T.SECTION, _T.CALL}):
         triggers -= {_T.WORD, _T.TEXT}
+    # A marker that begins a call inside and outside of a section has both roles, and the former one where it means something.
+    if rows[_T.INVOKE] != rows[_T.TEXT] and frozenset(family.markers.get(_T.INVOKE, ())).issuperset(
+        family.markers.get(_T.CALL, ())
+    ):
+        triggers -= {_T.CALL}
     if family.style == "keys":
         triggers -= _impossible_between_keys(state, family)
     if state in LITERAL:
-        triggers -= {role for role, texts in family.markers.items() if family.signs.issuperset(texts)}
+        triggers -= {role for role, texts in family.markers.items() if all(map(family.has_only_signs, texts))}
     return frozenset(each for each in triggers if each is _T.TEXT or rows[each] != rows[_T.TEXT])
 
 
@@ -98,12 +103,12 @@ def _impossible_between_keys(state: str, family: Family) -> frozenset[Trigger]:
     """Return the triggers that no text of a family with keys and values can cause in a state."""
     impossible = frozenset[Trigger]()
     # A marker that ends a value because something follows has both roles: it ends the value there, and nowhere else.
-    ends = frozenset(family.markers.get(_T.UNVALUE, ()))
-    others = {role: texts for role, texts in family.markers.items() if role is not _T.UNVALUE}
+    ends = {role: frozenset(family.markers.get(role, ())) for role in (_T.UNVALUE, _T.MISSPELLED)}
+    others = {role: texts for role, texts in family.markers.items() if role not in ends}
     if state in VALUES:
-        impossible |= {role for role, texts in others.items() if ends.issuperset(texts)}
-    elif ends.issubset(chain.from_iterable(others.values())):
-        impossible |= {_T.UNVALUE}
+        impossible |= {role for role, texts in others.items() if frozenset().union(*ends.values()).issuperset(texts)}
+    else:
+        impossible |= {role for role, texts in ends.items() if texts.issubset(chain.from_iterable(others.values()))}
     # If no marker of its own ends a name, stray text comes only after a value that has ended, and no JSON comes.
     if not family.is_name_marked:
         impossible |= {_T.BRACE} | ({_T.TEXT, _T.UNVALUE} if state == "stray_text" else set())

@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from families import law
 from families.properties import cut
 from families.written_calls import WRITTEN
-from recovery.notation import items, run
+from recovery.notation import Item, items, run
 
 from interlock.parsers import Chunk, Tagged, parser_for
+from interlock.parsers.families import DISTINCT
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1, 2, 3, 7])
@@ -18,3 +20,19 @@ def test_the_calls_of_a_turn_have_the_arguments_that_it_means(written, size):
     calls = [(item.fields["name"], json.loads(item.text)) for item in read if item.kind == "function_call" and item.ending]
     assert calls == list(written.calls)
     assert "".join(item.text for item in read if item.kind == "message").strip() == written.message.strip()
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_no_completed_call_has_less_or_other_than_the_model_wrote(name):
+    assert [changed for changed in law.turns(name, 60, 0) if changed.wrong()] == []
+
+
+def test_a_call_that_lacks_a_value_is_wrong():
+    text = "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>"
+    (wrong,) = law.Changed("qwen3_coder", "drop", text, [("f", {"s": "a", "n": 1})], ()).wrong()
+    assert wrong == Item("function_call", '{"s":"a"}', {"name": "f"})
+
+
+def test_the_campaign_tells_how_many_turns_it_has_read(capsys):
+    assert law.main(["20", "1", "hermes", "glm45"]) == 0
+    assert capsys.readouterr().out == "hermes: 20 turns, envelope\nglm45: 20 turns, keys\n"

@@ -17,6 +17,9 @@ from interlock.parsers.chunk import Entry
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
 """A text and the log probabilities of all its tokens, or none if they are unknown."""
 
+_LONGEST_UNFOUND: Final = 8192
+"""How many bytes of tokens may wait for a text that is not in them."""
+
 CONTINUATION: Final = range(0x80, 0xC0)
 """The bytes of UTF-8 that continue a character."""
 
@@ -28,7 +31,7 @@ class Alignment:
     A token is an object of the API's `logprobs`: its `token` and `bytes`, with probabilities.
     """
 
-    _bytes: bytes = b""
+    _bytes: bytearray = field(factory=bytearray)
     _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
     """Start, end and entry of each token; the start is negative if its first bytes are already used."""
     _pending: bytes = b""
@@ -58,6 +61,7 @@ class Alignment:
         start = self._bytes.find(needle)
         if start < 0:
             self._pending = b""
+            self._forget(len(self._bytes) - _LONGEST_UNFOUND)
             return needle.decode(), ()
         stop = start + len(needle)
         ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._is_inside_character(end)]
@@ -75,18 +79,27 @@ class Alignment:
 
     def _take(self, start: int, stop: int) -> TokenizedText:
         """Return a text and its tokens, and drop all tokens up to its end; a token is cut to its part in the text."""
-        text = self._bytes[start:stop]
+        text = bytes(self._bytes[start:stop])
         entries = [
             entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
             for begin, end, entry in self._tokens
             if begin < stop and start < end
         ]
-        self._bytes = self._bytes[stop:]
-        self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
+        self._drop(stop)
         return text.decode(), entries
 
+    def _forget(self, excess: int) -> None:
+        """Drop tokens that no text was found in, many at a time, so that a text costs the same however many there were."""
+        if excess > _LONGEST_UNFOUND:
+            self._drop(excess)
 
-def _part(entry: Entry, fragment: bytes) -> Entry:
+    def _drop(self, stop: int) -> None:
+        """Drop all tokens up to a place."""
+        del self._bytes[:stop]
+        self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
+
+
+def _part(entry: Entry, fragment: bytes | bytearray) -> Entry:
     """Return the entry for a part of a token, without alternatives, because those are for the whole token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 

@@ -122,7 +122,9 @@ class ChatParser:
     _current: _QueuedItem | None = None
     _sole: _QueuedItem | None = None
     """The only item in the queue, if no token waits for its text and the item's text passes through unchanged."""
-    _blank: tuple[CallKey, str] = ("content", "")
+    _blank: list[str] = field(factory=list[str])
+    """White space that waits for more text."""
+    _blank_key: TextKey = "content"
     _last_index: int = -1
     _alignment: Alignment = field(factory=Alignment)
     _out: list[Delta] = field(factory=list[Delta])
@@ -194,7 +196,7 @@ class ChatParser:
             reasoning_tokens=usage.reasoning_tokens or reasoning_tokens,
         )
         deltas = [*self._take(), EndTurn(reason, total)]
-        self._queue, self._current, self._sole, self._blank = deque(), None, None, ("content", "")
+        self._queue, self._current, self._sole, self._blank = deque(), None, None, []
         self._last_index, self._alignment = -1, Alignment()
         self._token_ids, self._tokens, self._reasoning = [], 0, 0
         return deltas
@@ -202,12 +204,14 @@ class ChatParser:
     def _add_text(self, key: TextKey, text: str) -> None:
         last = self._queue[-1] if self._queue else None
         if last is None or last.key != key:
-            text = self._blank[1] + text if self._blank[0] == key else text
+            if key != self._blank_key:
+                self._blank, self._blank_key = [], key
             if text.isspace():
-                self._blank = (key, text)
+                self._blank.append(text)
                 return
+            text = "".join([*self._blank, text])
             last = self._enqueue(_QueuedItem(key, self._text_writer(key)))
-        self._blank = (key, "")
+        self._blank, self._blank_key = [], key
         text, last.half = join_halves(last.half, text)
         text, entries = (text, ()) if key == "refusal" else self._alignment.find(text)
         self._write(last, text, entries)
@@ -224,7 +228,7 @@ class ChatParser:
                 return
             name = name or next((item.name for item in calls if item.repeats_name), "")
             item = self._enqueue(_QueuedItem(self._last_index))
-        self._blank = ("content", "")
+        self._blank = []
         arguments, item.half = join_halves(item.half, arguments)
         item.call_id = item.call_id or call_id
         if item.writer is None and name != item.name:

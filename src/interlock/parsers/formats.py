@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
+from interlock.events.json import members
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.parsers.chunk import Chunk, Entry, Parser, unread
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
@@ -62,10 +63,13 @@ class Tagged:
     Args:
         tool_parser: The format of calls, by a name of vLLM's `--tool-call-parser`; None leaves calls in the text.
         reasoning_parser: The format of reasoning, by a name of `--reasoning-parser`; None leaves reasoning in the text.
+        starts: How the prompt ends: inside reasoning (`thinking`), or after it or without any (`between`). By default, a request
+            for no reasoning (`reasoning.effort` is `none`) starts a turn without, and another one as the family does.
     """
 
     tool_parser: str | None = None
     reasoning_parser: str | None = None
+    starts: Literal["thinking", "between"] | None = None
 
     def __str__(self) -> str:
         """Return the name of the format."""
@@ -98,10 +102,12 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
             return ResponsesParser.from_request(request)
         case "text":
             return PlainParser()
-        case Tagged(tool_parser, reasoning_parser):
+        case Tagged(tool_parser, reasoning_parser, starts):
             from interlock.parsers.families import FamilyParser, ParserSettings, family  # noqa: PLC0415
 
-            return FamilyParser(family(tool_parser, reasoning_parser), ParserSettings.from_request(request))
+            if starts is None and members(request.get("reasoning")).get("effort") == "none":
+                starts = "between"
+            return FamilyParser(family(tool_parser, reasoning_parser), ParserSettings.from_request(request), starts)
         case _:
             raise ValueError(_unknown(str(format)))
 

@@ -84,7 +84,12 @@ class InputDecoder:
 
     key: str = "input"
     _phase: Phase = "before"
+    _read: list[str] = field(factory=list[str])
+    """The text before the string, which is the input if it turns out to be no JSON, or the text after it."""
+    _next: int = 0
+    """Which token comes next before the string."""
     _pending: str = ""
+    """An incomplete token or escape."""
 
     def feed(self, text: str) -> str:
         """Return the decoded text that is certain."""
@@ -92,43 +97,49 @@ class InputDecoder:
             case "bare":
                 return text
             case "after":
-                self._pending += text
+                self._read.append(text)
                 return ""
             case "inside":
                 return self._decode(self._pending + text)
             case "before":
-                return self._begin(self._pending + text)
+                return self._begin(text)
             case _:
                 assert_never(self._phase)
 
     def end(self) -> str:
         """Return the pending text, unless it is only white space or the closing brace after the string."""
-        pending, self._pending = self._pending, ""
-        if self._phase == "after" and pending.strip() in {"", "}"}:
-            return ""
-        return pending
+        rest = self._pending if self._phase == "inside" else "".join(self._read)
+        self._read, self._pending = [], ""
+        return "" if self._phase == "after" and rest.strip() in {"", "}"} else rest
 
     def _begin(self, text: str) -> str:
         """Decide whether the text is JSON."""
-        position = 0
-        for token in ("{", f'"{self.key}"', ":", '"'):
-            position = len(text) - len(text[position:].lstrip())
-            if not text.startswith(token, position):
-                if token.startswith(text[position:]):
-                    self._pending = text
+        self._read.append(text)
+        rest = (self._pending + text).lstrip()
+        tokens = ("{", f'"{self.key}"', ":", '"')
+        while self._next < len(tokens):
+            token = tokens[self._next]
+            if not rest.startswith(token):
+                if token.startswith(rest):
+                    self._pending = rest
                     return ""
-                self._phase, self._pending = "bare", ""
+                text, self._read = "".join(self._read), []
+                self._phase = "bare"
                 return text
-            position += len(token)
-        self._phase = "inside"
-        return self._decode(text[position:])
+            rest = rest[len(token) :]
+            self._next += 1
+            if self._next < len(tokens):
+                rest = rest.lstrip()
+        self._phase, self._read = "inside", []
+        return self._decode(rest)
 
     def _decode(self, text: str) -> str:
         """Decode up to the closing quote, or up to an incomplete escape, which waits for more text."""
         decoded, position = decode_string(text)
         if text[position : position + 1] == '"':
-            self._phase, position = "after", position + 1
-        self._pending = text[position:]
+            self._phase, self._read = "after", [text[position + 1 :]]
+        else:
+            self._pending = text[position:]
         return decoded
 
 

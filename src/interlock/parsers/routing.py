@@ -126,6 +126,13 @@ class Routing:
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
         return self._mcp_call(name) if hosted else function_route(name)
 
+    def nearest(self, name: str) -> str:
+        """Return the name of the only declared tool that differs from a name at most in hyphens and underscores, or the name."""
+        if name in self.declared:
+            return name
+        found = [each for each in self.declared if each.replace("-", "_") == name.replace("-", "_")]
+        return found[0] if len(found) == 1 else name
+
     def may_continue(self, name: str) -> bool:
         """Return whether this is the beginning of a longer name of a tool."""
         if any(each.startswith(name) and each != name and not each.startswith("functions.") for each in self.declared):

@@ -519,8 +519,8 @@ CASES = [
     Case(
         "a key that a line break ends",
         "qwen3_coder",
-        "</think><tool_call><function=f><parameter=s\n\n  x</function></tool_call>",
-        [call("f", "<parameter=s\n\n  x")],
+        "</think><tool_call><function=f><parameter=s\n\n  x\n</function></tool_call>",
+        [call("f", '{"s":"\\n  x"}')],
     ),
     Case(
         "a key whose end was forgotten",

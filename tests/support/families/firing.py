@@ -32,8 +32,9 @@ def fired_by(name):
     """
     Firing.fired.clear()
     for state, way in walk(name):
-        if state == "value_end":
+        if state in FRAMING.regions["value_ends"]:
             _read(name, way + "x" * MAX_LENGTH)
+            _read(name, way, "x" * MAX_LENGTH)
         _read(name, way, reason="length")
         _read(name, *way)
         for step in steps(name):

@@ -97,7 +97,29 @@ def pairs() -> Iterator[Pair]:
 
 
 _STEPS: Final = (
-    *("f", "strange", "s", "x", " x y", " ", "\n", "\t", "5", '"', '"{', "{", "}", "[", "]", ",", "f(s", "f(", "strange(s"),
+    *(
+        "f",
+        "strange",
+        "s",
+        "x",
+        " x y",
+        " ",
+        "\n",
+        "\t",
+        "5",
+        '"',
+        '"{',
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "f(s",
+        "f(",
+        ", f(s=",
+        ", f()",
+        "strange(s",
+    ),
     *(
         ' name="f"',
         ' name="strange"',
@@ -120,7 +142,8 @@ def steps(name: str) -> Sequence[str]:
     markers = SYNTAXES[name].markers
     after = (Trigger.KEY, Trigger.CALL, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION) if Trigger.KEY in markers else ()
     lines = [f"\n{example(text)}" for role in after for text in markers.get(role, ())]
-    return [*dict.fromkeys([*vocabulary(name), *lines, *_STEPS])]
+    tags = [f"{namespace}</strange>"] if (namespace := SYNTAXES[name].dialect.namespace) else []
+    return [*dict.fromkeys([*vocabulary(name), *lines, *tags, *_STEPS])]
 
 
 @cache

@@ -150,11 +150,12 @@ class OpenCall:
         missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
         if self.literal is not None:
             missing = self.literal.end()
+            self._stray_text += self.literal.stray
         return [*self.writer.write(missing), *self.writer.close()], "".join(self._stray_text)
 
     def leave(self) -> list[Delta]:
         """Write the rest of a truncated call, including stray text: no item may follow (rule R12)."""
-        literal = [] if self.literal is None else [self.literal.spill()]
+        literal = [] if self.literal is None else [self.literal.spill(), *self.literal.stray]
         rest = "".join([*literal, *(self._value or []), self._escape, *self._stray_text])
         return [*self.writer.write(rest), *self.writer.leave()]
 

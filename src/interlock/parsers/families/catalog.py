@@ -16,7 +16,7 @@ from attrs import evolve
 from interlock.parsers.families.family import Family, ReasoningSyntax, Syntax
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, PYTHON
-from interlock.parsers.families.patterns import ANY
+from interlock.parsers.families.patterns import ANY, SPACE
 
 _T: Final = Trigger
 
@@ -28,14 +28,14 @@ QWEN3_CODER: Final = Syntax(
         _T.BARE: ("<function=",),
         _T.KEYS: (">",),
         _T.KEY: ("<parameter=",),
-        _T.VALUE: (">\n", ">"),
+        _T.VALUE: (">\n", ">", "\n"),
         _T.UNVALUE: ("\n</parameter>", "</parameter>"),
         _T.UNCALL: ("</function>",),
         _T.UNSECTION: ("</tool_call>",),
     },
 )
 
-MIMO: Final = evolve(QWEN3_CODER, markers={**QWEN3_CODER.markers, _T.VALUE: (">",), _T.UNVALUE: ("</parameter>",)})
+MIMO: Final = evolve(QWEN3_CODER, markers={**QWEN3_CODER.markers, _T.VALUE: (">", "\n"), _T.UNVALUE: ("</parameter>",)})
 
 SEED_OSS: Final = evolve(
     QWEN3_CODER,
@@ -95,16 +95,20 @@ def _envelope_in(begin: str, end: str) -> Syntax:
     return evolve(HERMES, markers={**HERMES.markers, _T.CALL: (begin,), _T.UNCALL: (end,)})
 
 
+def _ends_of_list(*ends: str) -> tuple[str, ...]:
+    """Return the end of a list, alone and before each of these, with or without a comma and white space."""
+    return tuple(f"{comma}]{end and SPACE}{end}" for comma in ("", f",{SPACE}") for end in ("", *filter(None, ends)))
+
+
 def _list_of(section: str, end: str = "") -> Syntax:
     """Return the syntax of a JSON list of envelopes between two markers; `end` is empty if the family has no second one."""
     markers: dict[Trigger, tuple[str, ...]] = {
         _T.SECTION: (section,),
         _T.LIST: ("[",),
         _T.NEXT: (",",),
-        _T.UNLIST: tuple(f"]{blank}{end}" for blank in ("", " ", "\n", "\n\n")) if end else (),
+        _T.UNLIST: _ends_of_list(end),
         _T.SHUT: ("}",),
     }
-    markers[_T.UNLIST] += ("]",)
     return Syntax("envelope", markers | ({_T.UNSECTION: (end,)} if end else {}))
 
 
@@ -116,7 +120,7 @@ COHERE_COMMAND: Final = _list_of("<|START_ACTION|>", "<|END_ACTION|>")
 APERTUS: Final = evolve(
     _list_of("<|tools_prefix|>", "<|tools_suffix|>"),
     style="json",
-    markers={**_list_of("<|tools_prefix|>", "<|tools_suffix|>").markers, _T.JSON: (":",)},
+    markers={**_list_of("<|tools_prefix|>", "<|tools_suffix|>").markers, _T.BARE: ("[",), _T.JSON: (":",)},
     name=re.compile(r'\s*\{\s*"(?P<name>[\w.:/$-]+)"\s*'),
     partial_name=re.compile(r'\s*(?:\{\s*(?:"[\w.:/$-]*(?:"\s*)?)?)?'),
 )
@@ -129,7 +133,7 @@ XLAM: Final = Syntax(
             for begin in ("", "```json\n", "```json", "```\n", "[TOOL_CALLS]", "[TOOL_CALLS] ", "<tool_call>", "<tool_call>\n")
         ),
         _T.NEXT: (",",),
-        _T.UNLIST: ("]", "]```", "]\n```", "]</tool_call>", "]\n</tool_call>"),
+        _T.UNLIST: _ends_of_list("```", "</tool_call>"),
         _T.SHUT: ("}",),
     },
 )
@@ -152,6 +156,9 @@ GIGACHAT3: Final = Syntax(
 LONGCAT: Final = _envelope_in("<longcat_tool_call>", "</longcat_tool_call>")
 INTERNLM: Final = _envelope_in("<|action_start|><|plugin|>", "<|action_end|>")
 
+_MARKED_KEY: Final = re.compile(r"""\s*["']?(?P<key>(?!</)[^"'\s](?:(?:(?!</)[^\n])*[^"'\s])?)["']?\s*""")
+"""A key between two markers, which may have any sign; but another end marker is no part of it."""
+
 GLM45: Final = Syntax(
     "keys",
     {
@@ -163,6 +170,7 @@ GLM45: Final = Syntax(
         _T.VALUE: ("<arg_value>",),
         _T.UNVALUE: ("</arg_value>",),
     },
+    key=_MARKED_KEY,
     own_lines=False,
 )
 
@@ -178,6 +186,7 @@ HY_V4: Final = evolve(
         **{role: _add_suffix(*texts) for role, texts in GLM45.markers.items() if role not in {_T.CALL, _T.KEYS}},
         _T.SECTION: _add_suffix("<tool_calls>"),
         _T.INVOKE: _add_suffix("<tool_call>"),
+        _T.BARE: _add_suffix("<tool_call>"),
         _T.UNSECTION: _add_suffix("</tool_calls>"),
         _T.KEYS: _add_suffix(*GLM45.markers[_T.KEYS]),
     },
@@ -190,6 +199,7 @@ K2_HORIZON: Final = Syntax(
     {
         _T.SECTION: ("<ifm|tool_calls>",),
         _T.INVOKE: ("<ifm|tool_call>",),
+        _T.BARE: ("<ifm|tool_call>",),
         _T.KEYS: ("<ifm|arg_key>", "</ifm|tool_call>"),
         _T.KEY: ("<ifm|arg_key>",),
         _T.UNKEY: ("</ifm|arg_key>",),
@@ -198,18 +208,22 @@ K2_HORIZON: Final = Syntax(
         _T.UNCALL: ("</ifm|tool_call>",),
         _T.UNSECTION: ("</ifm|tool_calls>",),
     },
+    key=_MARKED_KEY,
     own_lines=False,
 )
 
 MINICPM5: Final = Syntax(
     "keys",
     {
+        _T.SECTION: ("<tool_call>",),
         _T.CALL: ("<function name=", "<functionname="),
+        _T.INVOKE: ("<function name=", "<functionname="),
         _T.KEYS: (">",),
         _T.KEY: ("<param name=", "<paramname="),
         _T.VALUE: (">", "><![CDATA["),
         _T.UNVALUE: ("</param>", "]]></param>"),
         _T.UNCALL: ("</function>",),
+        _T.UNSECTION: ("</tool_call>",),
     },
     own_lines=False,
 )
@@ -253,14 +267,15 @@ def _dsml() -> Syntax:
         return tuple(text.replace("DSML", mark) for mark in marks)
 
     sections, invokes, keys = each(f"<DSML{ANY}>"), each("<DSMLinvoke"), each("<DSMLparameter")
-    ends, calls_end = each(f"</DSML{ANY}>"), each(f"</DSMLinv{ANY}>")
+    ends, values_end, calls_end = (each(f"</DSML{name}{ANY}>") for name in ("", "param", "inv"))
     names = ("tool_calls", "function_calls", "calls", "tool_call")
     sections_end = tuple(text for name in names for text in each(f"</DSML{name}>"))
     return Syntax(
         "keys",
         {
-            _T.ORPHAN: (*sections, *ends, *sections_end, *calls_end),
-            _T.UNVALUE: (*ends, *sections_end, *calls_end, *invokes, *keys),
+            _T.ORPHAN: (*sections, *ends, *values_end, *sections_end, *calls_end),
+            _T.UNVALUE: (*values_end, *invokes, *keys),
+            _T.MISSPELLED: (*ends, *sections_end, *calls_end),
             _T.SECTION: sections,
             _T.INVOKE: invokes,
             _T.BARE: invokes,
@@ -289,13 +304,15 @@ DSML: Final = _dsml()
 KIMI_K2: Final = Syntax(
     "json",
     {
-        _T.SECTION: ("<|tool_calls_section_begin|>",),
+        _T.SECTION: ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"),
         _T.INVOKE: ("<|tool_call_begin|>",),
+        _T.BARE: ("<|tool_call_begin|>",),
         _T.JSON: ("<|tool_call_argument_begin|>",),
         _T.UNCALL: ("<|tool_call_end|>",),
-        _T.UNSECTION: ("<|tool_calls_section_end|>",),
+        _T.UNSECTION: ("<|tool_calls_section_end|>", "<|tool_call_section_end|>"),
     },
     name=re.compile(r"\s*(?P<id>(?:functions\.)?(?P<name>[\w.:/$-]+?)(?::\d+)?)\s*"),
+    declared_names=(re.compile(r"\s*(?P<id>functions(?P<name>.+))"), re.compile(r"\s*(?P<id>functions(?P<name>.+?)\d+)")),
     ids=re.compile(r"functions\.[\w.:/$-]+:\d+"),
 )
 
@@ -304,6 +321,7 @@ DEEPSEEK_V31: Final = Syntax(
     {
         _T.SECTION: ("<｜tool▁calls▁begin｜>",),
         _T.INVOKE: ("<｜tool▁call▁begin｜>",),
+        _T.BARE: ("<｜tool▁call▁begin｜>",),
         _T.JSON: ("<｜tool▁sep｜>",),
         _T.UNCALL: ("<｜tool▁call▁end｜>",),
         _T.UNSECTION: ("<｜tool▁calls▁end｜>",),
@@ -315,6 +333,7 @@ DEEPSEEK_V3: Final = evolve(
     markers={
         **DEEPSEEK_V31.markers,
         _T.INVOKE: ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>",),
+        _T.BARE: ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>",),
         _T.JSON: ("\n```json\n",),
         _T.SHUT: ("\n```", "```"),
     },
@@ -334,6 +353,7 @@ PLAMO3: Final = Syntax(
     {
         _T.SECTION: ("<|plamo:begin_tool_requests:plamo|>",),
         _T.INVOKE: ("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",),
+        _T.BARE: ("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",),
         _T.JSON: (
             "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
             "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>",
@@ -347,9 +367,9 @@ PLAMO3: Final = Syntax(
 
 PYTHONIC: Final = Syntax(
     "literal",
-    {_T.BARE: ("[",), _T.INVOKE: (",",), _T.LITERAL: ("=", ")"), _T.UNSECTION: ("]",)},
-    name=re.compile(r"\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<start>\(\s*(?:[A-Za-z_]\w*\s*(?==)|(?=\))))[=)]"),
-    partial_name=re.compile(r"\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?"),
+    {_T.BARE: ("[",), _T.INVOKE: (",",), _T.LITERAL: ("=", ")"), _T.UNSECTION: _ends_of_list()},
+    name=re.compile(r"\s*(?P<name>[\w.-]+)\s*(?P<start>\(\s*(?:[\w-]+\s*(?==)|(?=\))))[=)]"),
+    partial_name=re.compile(r"\s*(?:[\w.-]+\s*(?:\(\s*(?:[\w-]+\s*)?)?)?"),
     dialect=PYTHON,
 )
 
@@ -359,7 +379,7 @@ LLAMA4_PYTHONIC: Final = evolve(
         **PYTHONIC.markers,
         _T.SECTION: ("<|python_start|>",),
         _T.INVOKE: ("[", ","),
-        _T.UNSECTION: ("]<|python_end|>", "<|python_end|>", "]"),
+        _T.UNSECTION: (*_ends_of_list("<|python_end|>"), "<|python_end|>"),
     },
 )
 
@@ -369,7 +389,7 @@ LFM2: Final = evolve(
         _T.SECTION: ("<|tool_call_start|>",),
         _T.INVOKE: ("[", ","),
         _T.LITERAL: ("=", ")"),
-        _T.UNSECTION: ("]<|tool_call_end|>", "<|tool_call_end|>", "]"),
+        _T.UNSECTION: (*_ends_of_list("<|tool_call_end|>"), "<|tool_call_end|>"),
     },
 )
 
@@ -385,15 +405,16 @@ OLMO3: Final = evolve(
 
 GEMMA4: Final = Syntax(
     "literal",
-    {_T.CALL: ("<|tool_call>",), _T.LITERAL: ("{",), _T.UNCALL: ("<tool_call|>",)},
-    name=re.compile(r"\s*(?:call)?:?(?P<name>[\w./$-]+)\s*\{"),
-    partial_name=re.compile(r"\s*(?:(?:call)?:?[\w./$-]*\s*)"),
+    {_T.CALL: ("<|tool_call>",), _T.LITERAL: ("{", "("), _T.UNCALL: ("<tool_call|>",)},
+    name=re.compile(r"\s*(?:call)?:?-?(?P<name>[\w./$-]+)\s*[{(]"),
+    declared_names=(re.compile(r"\s*(?:call:)?(?P<name>[\w.:/$-]+)\s*[{(]"),),
+    partial_name=re.compile(r"\s*[\w.:/$-]*\s*"),
     dialect=GEMMA,
 )
 
 FUNCTIONGEMMA: Final = evolve(
     GEMMA4,
-    markers={_T.CALL: ("<start_function_call>",), _T.LITERAL: ("{",), _T.UNCALL: ("<end_function_call>",)},
+    markers={_T.CALL: ("<start_function_call>",), _T.LITERAL: ("{", "("), _T.UNCALL: ("<end_function_call>",)},
     dialect=FUNCTION_GEMMA,
 )
 

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.literals import PYTHON, Notation
-from interlock.parsers.families.patterns import REST, matcher
+from interlock.parsers.families.patterns import REST, SPACE, matcher
 
 Style: TypeAlias = Literal["keys", "json", "envelope", "literal"]
 """The style of arguments: keys and values, JSON, a member of a JSON object that also has the function's name, or a literal."""
@@ -36,6 +36,9 @@ CALLING: Final = frozenset(
 """The roles of markers that begin a call or stand outside one; without tools, such markers are text."""
 
 _NAME: Final = r"[\w.:/$-]"
+_PARTIAL_KEY: Final = re.compile(r"""\s*(?P<quote>["'])(?:(?!(?P=quote))[^\n])*(?:(?P=quote)[^<>\n]*)?|[^<>\n]*""")
+_QUOTED: Final = re.compile(r"""\s*(?P<quote>["'])(?P<key>(?:(?!(?P=quote))[^\n])+)(?P=quote)\s*""")
+_OPEN_QUOTE: Final = re.compile(r"""\s*(?P<quote>["'])(?:(?!(?P=quote))[^\n])*""")
 
 
 @frozen(eq=False)
@@ -47,6 +50,7 @@ class Syntax:
         markers: The markers of calls.
         name: Matches a complete name: the group `name`, and `id` where the family writes one. In a family with literals, also the
             group `start`, the beginning of the literal, and then the sign of the role `literal`.
+        declared_names: Match further names, which count only if the request declares the tool.
         partial_name: Matches any beginning of a name.
         key: Matches a complete key: the group `key`, and `string` where the markup has a type; `true` or `string` means a string.
         lenient: Whether a value without a type is read as JSON if it is valid JSON; otherwise it is a string.
@@ -61,6 +65,7 @@ class Syntax:
     style: Style
     markers: Markers
     name: re.Pattern[str] = re.compile(rf"""\s*["']?(?P<name>{_NAME}+)["']?\s*""")
+    declared_names: tuple[re.Pattern[str], ...] = ()
     partial_name: re.Pattern[str] = re.compile(rf"""\s*["']?{_NAME}*["']?\s*""")
     key: re.Pattern[str] = re.compile(r"""\s*["']?(?P<key>[^"'<>\s](?:[^<>\n]*[^"'<>\s])?)["']?\s*""")
     lenient: bool = False
@@ -94,9 +99,8 @@ _TAG: Final = re.compile(r"(?P<stem>\n?</(?:[^>]*[:|])?\w{3})\w*>")
 
 
 def _misspelled(ends: Sequence[str]) -> Iterator[str]:
-    """Yield the misspellings of the end markers of values, on lines of their own if the family writes them so."""
-    on_lines = [end for end in ends if end.startswith("\n")]
-    for stem in dict.fromkeys(tag["stem"] for tag in map(_TAG.fullmatch, on_lines or ends) if tag):
+    """Yield the misspellings of the end markers of values."""
+    for stem in dict.fromkeys(tag["stem"] for tag in map(_TAG.fullmatch, ends) if tag):
         yield from (f"{stem}{REST}>", f"{stem}{REST}\n")
 
 
@@ -121,7 +125,8 @@ class Family:
             if Trigger.UNVALUE in markers:
                 others = {text for role, texts in markers.items() if role is not Trigger.UNVALUE for text in texts}
                 ends = [text for text in markers[Trigger.UNVALUE] if text not in others]
-                markers[Trigger.UNVALUE] += tuple(_misspelled(ends))
+                if Trigger.MISSPELLED not in markers and (misspelled := tuple(_misspelled(ends))):
+                    markers[Trigger.MISSPELLED] = misspelled
         object.__setattr__(self, "markers", markers)
 
     @property
@@ -162,13 +167,22 @@ class Family:
         """The signs that structure a literal; inside it, they are not markers."""
         return self.dialect.signs if self.style == "literal" else frozenset()
 
+    def has_only_signs(self, text: str) -> bool:
+        """Return whether a marker consists of signs that structure a literal."""
+        return text in self.signs or all(letter in self.signs or letter == SPACE for letter in text)
+
     def may_be_name(self, text: str) -> bool:
         """Return whether a text is the beginning of a name."""
         return self.syntax is not None and self.syntax.partial_name.fullmatch(text) is not None
 
-    def read_name(self, text: str) -> NameMatch | None:
-        """Return the name in the text between its markers; None if invalid."""
-        match = None if self.syntax is None else self.syntax.name.fullmatch(text)
+    def read_name(self, text: str, declared: Container[str] = ()) -> NameMatch | None:
+        """Return the name in the text between its markers; None if invalid. `declared` has the names of the request's tools."""
+        if self.syntax is None:
+            return None
+        match = self.syntax.name.fullmatch(text)
+        if match is None or match["name"] not in declared:
+            others = (pattern.fullmatch(text) for pattern in self.syntax.declared_names)
+            match = next((other for other in others if other is not None and other["name"] in declared), match)
         if match is None:
             return None
         groups = match.groupdict()
@@ -176,12 +190,22 @@ class Family:
 
     def read_key(self, text: str) -> tuple[str, str | None] | None:
         """Return the key in a text, and the type of its value in the markup; None if invalid."""
+        if quoted := _QUOTED.fullmatch(text):
+            return quoted["key"], None
         match = None if self.syntax is None else self.syntax.key.fullmatch(text)
         if match is None or match["key"] is None:
             return None
         mark = match.groupdict().get("string")
         escaped = self.syntax is not None and self.syntax.escaped_keys
         return unescape(match["key"]) if escaped else match["key"], mark and mark.lower()
+
+    def may_be_key(self, text: str) -> bool:
+        """Return whether a text is the beginning of a key; one that a marker ends, or that is in quotes, may have any sign."""
+        return "\n" not in text if Trigger.UNKEY in self.markers else _PARTIAL_KEY.fullmatch(text) is not None
+
+    def is_in_quotes(self, text: str) -> bool:
+        """Return whether a key has begun with a quote, and not ended with one."""
+        return _OPEN_QUOTE.fullmatch(text) is not None
 
     def written_id(self, call_id: str) -> str:
         """Return a call id of the API as the model wrote it: without `call_`, if the rest is an id of this family."""

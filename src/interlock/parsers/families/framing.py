@@ -81,6 +81,8 @@ class Trigger(StrEnum):
     """A value begins."""
     UNVALUE = "unvalue"
     """A value ends."""
+    MISSPELLED = "misspelled"
+    """A value may end: its end marker misspelled, or another end that a model writes for it."""
     QUOTE = "quote"
     """A quote that begins or ends a string in JSON."""
     BREAK = "break"
@@ -352,6 +354,7 @@ FRAMING: Final = Framing(
         "between_keys": ["body", "stray_text"],
         "partial_key": ["key", "keyed"],
         "values": _VALUES,
+        "value_ends": ["value_end", "value_tail"],
         "missing_ends": ["value_key", "value_call", "value_uncall"],
         "arguments": ["json", "torn_string", "literal", "broken_arguments"],
         "complete": ["json_complete", "envelope_closed"],
@@ -453,22 +456,28 @@ FRAMING: Final = Framing(
         Edge("partial_key", _T.TEXT, "broken_arguments", (_E.BREAK, _E.AGAIN)),
         # The end of a value is what the model wrote again between keys.
         Edge("body", _T.UNVALUE, "body", (_E.DROP,)),
+        Edge("body", _T.MISSPELLED, "body", (_E.DROP,)),
         Edge("stray_text", _T.UNVALUE, "broken_arguments", (_E.BREAK, _E.AGAIN)),
+        Edge("stray_text", _T.MISSPELLED, "broken_arguments", (_E.BREAK, _E.AGAIN)),
         # A value, before and after its first text. A marker that may end it waits for what follows.
         Edge("values", _T.UNVALUE, "value_end", (_E.HOLD,)),
+        Edge("values", _T.MISSPELLED, "value_tail", (_E.HOLD,)),
         Edge("values", _T.KEY, "value_key", (_E.HOLD,)),
         Edge("values", _T.CALL, "value_call", (_E.HOLD,)),
         Edge("values", _T.INVOKE, "value_call", (_E.HOLD,)),
         Edge("values", _T.UNCALL, "value_uncall", (_E.HOLD,)),
         Edge("values", _T.UNSECTION, "value_uncall", (_E.HOLD,)),
         Edge("values", _T.TEXT, "value", (_E.WRITE,)),
-        # The end of a value counts if a key, a call, or the end of the call follows, perhaps after other text; it is text of the
-        # value if another end comes first.
-        Edge("value_end", _T.TEXT, "value_end", (_E.HOLD,)),
-        Edge("value_end", _T.UNVALUE, "value", (_E.AGAIN,)),
-        Edge("value_end", _T.LONG, "value", (_E.AGAIN,)),
+        # The end of a value counts if a key, a call, or the end of the call follows, perhaps after other text. If another end
+        # comes first, it is text of the value; without text between the two, nobody knows which of them is.
+        Edge("value_end", _T.BLANK, "value_end", (_E.HOLD,)),
+        Edge("value_end", _T.UNVALUE, "broken_arguments", (_E.SET, _E.BREAK, _E.AGAIN)),
+        Edge("value_end", _T.TEXT, "value_tail", (_E.HOLD,)),
+        Edge("value_tail", _T.UNVALUE, "value", (_E.AGAIN,)),
+        Edge("value_tail", _T.TEXT, "value_tail", (_E.HOLD,)),
+        Edge("value_ends", _T.LONG, "value", (_E.AGAIN,)),
         *(
-            Edge("value_end", trigger, "body", (_E.SET, _E.AGAIN))
+            Edge("value_ends", trigger, "body", (_E.SET, _E.AGAIN))
             for trigger in (*(_T.KEY, _T.CALL, _T.INVOKE, _T.SECTION), *(_T.UNCALL, _T.UNSECTION, _T.ORPHAN, _T.FINISH, _T.CUT))
         ),
         # Without its end, a value ends where a declared key or call follows, or an end of the call at which nothing else follows.
@@ -477,6 +486,7 @@ FRAMING: Final = Framing(
         Edge("value_call", _T.WORD, "value_call", (_E.HOLD,)),
         Edge("value_call", _T.DECLARED, "unended_value", (_E.SET, _E.AGAIN)),
         Edge("value_uncall", _T.BLANK, "value_uncall", (_E.HOLD,)),
+        Edge("value_uncall", _T.UNCALL, "value_uncall", (_E.HOLD,)),
         *(
             Edge("value_uncall", trigger, "unended_value", (_E.SET, _E.AGAIN))
             for trigger in (_T.CALL, _T.INVOKE, _T.SECTION, _T.UNSECTION, _T.FINISH)

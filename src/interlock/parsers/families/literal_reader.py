@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -91,6 +91,7 @@ def _signs(
     ends: str = "",
     escape: str = "",
     tag: str = "",
+    blank: LiteralPart = _BLANK,
 ) -> _Signs:
     """Compile signs.
 
@@ -101,10 +102,13 @@ def _signs(
         ends: The letters that end a run besides the first letters of signs and markers, for a class of a regular expression.
         escape: The pattern of an escape; its first letter is quoted with a backslash.
         tag: The pattern of a tag, likewise.
+        blank: Which part white space is.
     """
     texts = sorted({*parts, *stops}, key=len, reverse=True)
     undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
-    letters: dict[str, LiteralPart | None] = {} if text_part is _PLAIN else {**dict.fromkeys(_BLANKS), " ": _BLANK, "\n": _BLANK}
+    letters: dict[str, LiteralPart | None] = (
+        {} if text_part is _PLAIN else {**dict.fromkeys(_BLANKS, None if blank is _BLANK else blank), " ": blank, "\n": blank}
+    )
     letters |= {text: part for text, part in parts.items() if not text[1:]} | dict.fromkeys(undecided)
     firsts = re.escape("".join(sorted({*undecided, *(text[0] for text in texts)})))
     beginnings = "|".join(alternatives([text[:-1] for text in texts if text[1:]]))
@@ -130,23 +134,28 @@ def _signs_outside(dialect: Notation, stops: frozenset[str], closing: str, *, ne
         nested: Whether it is in another one.
     """
     in_list = nested and closing != "}"
-    parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(dialect.quotes, _P.QUOTE)}
+    parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(dialect.all_quotes, _P.QUOTE)}
     for opening, other in dialect.brackets.items():
         parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, other: _P.STRAY}
     if not closing:
-        return {"start": _signs(dict.fromkeys(parts, _P.OBJECT), stops)}
+        return {"start": _signs(dict.fromkeys([*parts, *dialect.outer_brackets], _P.OBJECT), stops)}
     parts |= {closing: _P.CLOSE if nested else _P.END}
     colons = dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
     in_key, in_value = _signs(parts | colons, stops, ends=r"\s"), _signs(parts, stops)
-    in_keys: Mapping[str, _Signs] = dict.fromkeys(("member", "key", "keyed"), in_key)
-    return {**in_keys, **dict.fromkeys(("value", "item", "word", "after"), in_value)}
+    signs: dict[str, _Signs] = dict.fromkeys(("member", "key", "keyed"), in_key)
+    signs |= dict.fromkeys(("value", "item", "word", "after"), in_value)
+    if dialect.is_lenient:
+        signs["key"] = _signs(parts | colons, stops, blank=_WORD)
+        signs["after"] = in_value if in_list else _signs(parts | colons, stops, text_part=_P.NEXT_KEY, ends=r"\s")
+    return signs
 
 
 @lru_cache(maxsize=64)
 def _signs_inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
     """Return the signs in a string, by the state."""
-    parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if dialect.escapes else ""
-    breaks = {"\n": _P.BREAK} if dialect.escapes and len(quote) == 1 else {}
+    escapes = dialect.escapes or quote in dialect.other_quotes
+    parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if escapes else ""
+    breaks = {"\n": _P.BREAK} if escapes and len(quote) == 1 else {}
     in_string = _signs(parts | breaks, frozenset(), escape=escape, text_part=_PLAIN)
     return {
         "string": in_string,
@@ -164,7 +173,7 @@ def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _S
     inside = _signs({}, frozenset(), tag=tag, text_part=_PLAIN)
     return {
         "start": _signs({">": _P.ELEMENTS}, frozenset()),
-        "after": _signs({}, stops, tag=tag),
+        "after": _signs({}, stops, tag=tag, text_part=_P.BETWEEN),
         "element": _signs({}, stops, tag=tag, text_part=None),
         "word": evolve(inside, raw_text_end=None),
         "string": inside,
@@ -222,7 +231,7 @@ def _places(
         _signs_of_elements(dialect.namespace, stops) if is_of_elements else _signs_outside(dialect, stops, closing, nested=nested)
     )
     signs = {(name, ""): each for name, each in outside.items()}
-    signs |= {(name, quote): each for quote in dialect.quotes for name, each in _signs_inside(dialect, stops, quote).items()}
+    signs |= {(name, quote): each for quote in dialect.all_quotes for name, each in _signs_inside(dialect, stops, quote).items()}
     places = {key: _ReaderState(by_name[key[0]], each) for key, each in signs.items()}
     for (_, quote), place in places.items():
         for part, (dest, steps) in place.state.rows.items():
@@ -281,6 +290,8 @@ class LiteralReader:
     """The key of the value that follows."""
     _closing: str = ""
     """The quote or tag that ends the string or element."""
+    stray: list[str] = field(factory=list[str])
+    """Text between elements, for a message after the call."""
     _is_raw: bool = False
     """Whether the string has no escapes."""
     _out: list[str] = field(factory=list[str])
@@ -336,10 +347,18 @@ class LiteralReader:
         return places.get((state.name, "")) or places[state.name, self._closing]
 
     def end(self) -> str:
-        """Complete the literal at a marker that ends it: close elements, and return the pending text of any other."""
-        if self._dialect.namespace and self._place.state.name == "after" and len(self._levels) == 1 and not self._stop:
+        """Complete the literal at a marker that ends it, where that is allowed, or return its pending text."""
+        if not self._stop and self._place.state.name in self._closing_states():
             self._fire(_P.END)
+            while self._levels:
+                self._close("")
         return self.spill()
+
+    def _closing_states(self) -> Container[str]:
+        """Return the states in which a marker closes what is open."""
+        if self._dialect.is_lenient:
+            return ("after", "word")
+        return ("after",) if self._dialect.namespace and len(self._levels) == 1 else ()
 
     def spill(self) -> str:
         """Return the pending text of an incomplete literal, unchanged."""
@@ -379,9 +398,18 @@ class LiteralReader:
                     if part is not _PLAIN and taken[0].isspace():
                         part, taken = _BLANK, taken[0]
                 elif part is _QUOTE:
-                    part = _QUOTE if not self._word or "".join(self._word) in self._dialect.prefixes else _STRAY
-                    self._closing = taken
+                    part = self._quote(taken)
                 return part, taken
+
+    def _quote(self, quote: str) -> LiteralPart:
+        """Return which part a quote is: it begins a string only where a value or key begins, except for a prefix."""
+        word = "".join(self._word)
+        if not word or word in self._dialect.prefixes:
+            self._closing = quote
+            return _QUOTE
+        if quote in self._dialect.other_quotes:
+            return _WORD
+        return _P.LATE_QUOTE if self._dialect.is_lenient else _STRAY
 
     def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[LiteralPart | None, str]:
         """Return which part a tag is; if it has no meaning, its first letter is text."""
@@ -392,7 +420,7 @@ class LiteralReader:
         if is_last and (self._closing.startswith(text) if signs.text_part is _PLAIN else not is_whole):
             return None, ""
         if signs.text_part is _PLAIN or not is_whole:
-            return self._run(signs), text[0]
+            return (_STRAY if signs.text_part is _P.BETWEEN else self._run(signs)), text[0]
         if text == self._levels[-1].closing:
             return _P.UNTAG, text
         return _STRAY if text.startswith(f"{opening}/") else _P.TAG, text
@@ -413,7 +441,7 @@ class LiteralReader:
         if is_nested:
             self._begin_value()
         is_list = is_nested and (self._is_list(text, schema) if namespace else text != "{")
-        closing = self._closing if namespace else self._dialect.brackets[text]
+        closing = self._closing if namespace else self._dialect.all_brackets[text]
         places = _places(self._start, self._dialect, self._stops, "" if namespace else closing, nested=is_nested)
         self._levels.append(_Level(closing, "]" if is_list else "}", schema, places))
         self._out.append("[" if is_list else "{")
@@ -440,7 +468,8 @@ class LiteralReader:
         self._clear()
 
     def _write_key(self, _text: str) -> None:
-        self._begin_member("".join(self._word))
+        key, text = "".join(self._word), "".join(self._pending).strip()
+        self._begin_member(text if text == key.strip() else key)  # white space belongs only to a quoted key
         self._clear()
 
     def _write_value(self, _text: str) -> None:
@@ -473,6 +502,10 @@ class LiteralReader:
         self._closing = f"{namespace}</{name}>"
         if self._levels[-1].bracket == "}":
             self._begin_member(name)
+
+    def _set_aside(self, text: str) -> None:
+        self.stray += [*self._pending, text]
+        self._clear()
 
     def _spill(self, _text: str) -> None:
         self._out.extend(self._pending)
@@ -514,6 +547,7 @@ class LiteralReader:
         (LiteralStep.WRITE, _ESCAPED): _write_escape,
         LiteralStep.SEAL: _seal,
         LiteralStep.ENTER: _enter,
+        LiteralStep.ASIDE: _set_aside,
         LiteralStep.SPILL: _spill,
     }
     """What carries out each step, or the step for a part."""

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import orjson
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.parameter_values import ANY, STRING, Schema, convert, quote_json
@@ -61,6 +61,12 @@ class LiteralPart(StrEnum):
     """Text outside of strings."""
     BLANK = "blank"
     """White space outside of strings."""
+    NEXT_KEY = "next key"
+    """A key without a comma before it."""
+    LATE_QUOTE = "late quote"
+    """A quote that ends a string whose first quote is missing."""
+    BETWEEN = "between"
+    """Text between elements."""
     STRAY = "stray"
     """A sign that is out of place."""
 
@@ -90,6 +96,8 @@ class LiteralStep(StrEnum):
     """End the string."""
     ENTER = "enter"
     """Begin an element."""
+    ASIDE = "aside"
+    """Keep the pending text and this for a message after the call."""
     SPILL = "spill"
     """Write the pending text unchanged."""
 
@@ -151,6 +159,7 @@ LITERALS: Final = Table(
             (_P.CLOSE, "after", (_S.VALUE, _S.CLOSE)),
             (_P.END, "end", (_S.VALUE, _S.CLOSE)),
             (_P.UNQUOTE, "after", (_S.VALUE,)),
+            (_P.LATE_QUOTE, "after", (_S.VALUE,)),
         ),
         *_rows("string", *_TEXT, (_P.BREAK, "torn_string", (_S.WRITE,))),
         # A string with a line break may be invalid, so the markers that end a call count in it.
@@ -162,6 +171,8 @@ LITERALS: Final = Table(
             (_P.ITEM, "item", (_S.HOLD,)),
             _CLOSING,
             _ENDING,
+            (_P.NEXT_KEY, "key", (_S.DROP, _S.NOTE)),
+            (_P.BETWEEN, "after", (_S.ASIDE,)),
             (_P.TAG, "element", (_S.ENTER,)),
             (_P.UNTAG, "after", (_S.CLOSE,)),
         ),
@@ -235,6 +246,10 @@ class Notation:
         escapes: Whether strings follow Python: a backslash escapes, and only a quote of several characters allows line breaks.
         prefixes: The words that may precede a quote; with an `r`, the string has no escapes.
         namespace: The text before each tag, in a dialect of elements; otherwise empty.
+        other_quotes: Quotes that a model writes in place of its own: they count only where a value or key begins, and a backslash
+            escapes between them.
+        outer_brackets: Brackets that may stand in place of the outer ones.
+        is_lenient: Whether keys may have spaces, and a comma, closing brackets or a first quote may be missing.
     """
 
     convert: Callable[[str, Schema], str]
@@ -244,11 +259,25 @@ class Notation:
     escapes: bool = False
     prefixes: frozenset[str] = frozenset()
     namespace: str = ""
+    other_quotes: tuple[str, ...] = ()
+    outer_brackets: Mapping[str, str] = field(factory=dict[str, str])
+    is_lenient: bool = False
+
+    @property
+    def all_brackets(self) -> Mapping[str, str]:
+        """The brackets, each with the one that closes it."""
+        return {**self.brackets, **self.outer_brackets}
+
+    @property
+    def all_quotes(self) -> tuple[str, ...]:
+        """All quotes."""
+        return (*self.quotes, *self.other_quotes)
 
     @property
     def signs(self) -> frozenset[str]:
         """The signs that structure a literal; inside it, they are not markers."""
-        return frozenset({*self.quotes, *self.brackets.keys(), *self.brackets.values(), *filter(None, self.colons), ",", "\n"})
+        brackets = self.all_brackets
+        return frozenset({*self.all_quotes, *brackets.keys(), *brackets.values(), *filter(None, self.colons), ",", "\n"})
 
 
 PYTHON: Final = Notation(
@@ -259,6 +288,14 @@ PYTHON: Final = Notation(
     escapes=True,
     prefixes=frozenset("rRuUfF"),
 )
-GEMMA: Final = Notation(_typed, ('<|"|>',), MappingProxyType({"{": "}", "[": "]"}), (":", ":"))
-FUNCTION_GEMMA: Final = Notation(_typed, ("<escape>",), GEMMA.brackets, GEMMA.colons)
+GEMMA: Final = Notation(
+    _typed,
+    ('<|"|>',),
+    MappingProxyType({"{": "}", "[": "]"}),
+    (":", ":"),
+    other_quotes=('"', "'", "`"),
+    outer_brackets=MappingProxyType({"(": ")"}),
+    is_lenient=True,
+)
+FUNCTION_GEMMA: Final = evolve(GEMMA, quotes=("<escape>",))
 ELEMENTS: Final = Notation(_text, namespace="]<]minimax[>[")

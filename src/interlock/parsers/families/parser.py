@@ -10,11 +10,10 @@ characters after a marker that may begin a call.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
@@ -40,7 +39,6 @@ _RECOVERIES: Final = frozenset(FRAMING.regions["recoveries"])
 """The states whose entry counts as a recovery, under their names."""
 _BETWEEN_KEYS: Final = FRAMING.regions["between_keys"]
 _CHANNELS: Final = FRAMING.regions["channels"]
-_KEY: Final = re.compile(rf"[^<>\n]{{0,{_LONGEST_NAME}}}")
 
 
 @define(eq=False, repr=False)
@@ -223,7 +221,7 @@ class FamilyParser:
             if self._fire(role, ""):
                 return True
             role = markers.roles[marker] or role  # the new state would find the same marker
-        elif role is _OBJECT:
+        elif role is _OBJECT or role is _WORD:
             effects.header += text
         if marker in markers.lookahead:
             self._fire(role, "")
@@ -265,11 +263,12 @@ class FamilyParser:
         elif markers.reading is _MEMBER:
             self._read_member(text)
         elif markers.reading is _HELD:
+            blank = text[: len(text) - len(text.lstrip())] if markers.blank else ""
             waits = len(self._effects.pending) + len(text) <= MAX_LENGTH
-            self._consume(_OTHER if waits else Trigger.LONG, text)
+            self._consume(Trigger.LONG if not waits else _BLANK if blank else _OTHER, blank or text)
         else:
             header = self._effects.header + text
-            grows = self._family.may_be_name(header) if markers.reading is _NAME else _KEY.fullmatch(header) is not None
+            grows = self._family.may_be_name(header) if markers.reading is _NAME else self._family.may_be_key(header)
             if grows and len(header) <= _LONGEST_NAME:
                 self._read_word(text)
             else:
@@ -297,7 +296,7 @@ class FamilyParser:
             else:
                 self._consume(Trigger.TEXT, text)
         else:
-            self._effects.name_match = match
+            self._effects.name_match = evolve(match, name=self._settings.routing.nearest(match.name))
             self._consume(Trigger.MEMBER, text[: match.end - len(header)])
             if match.arguments:
                 self._fire(Trigger.WHOLE, "")
@@ -305,7 +304,7 @@ class FamilyParser:
 
     def _begins_call(self, match: NameMatch, text: str, *, final: bool) -> bool | None:
         """Return whether a bare envelope begins a call, which needs a declared tool and arguments; None if undecided."""
-        if match.name not in self._settings.routing.declared:
+        if self._settings.routing.nearest(match.name) not in self._settings.routing.declared:
             return False
         if match.arguments:
             return True
@@ -352,22 +351,26 @@ class FamilyParser:
         if role is Trigger.QUOTE:
             return effects.nesting.quote(ends=markers.in_string)
         if markers.reading is Reading.KEY:
-            return self._role_of_key(role)
+            return self._role_of_key(role, marker)
         if markers.reading is not _NAME:
             return role
-        name = self._family.read_name(effects.header + marker if role is Trigger.LITERAL else effects.header)
+        routing = self._settings.routing
+        text = effects.header + marker if role is Trigger.LITERAL else effects.header
+        name = self._family.read_name(text, routing.declared)
         if name is None:
             return Trigger.TEXT
+        name = evolve(name, name=routing.nearest(name.name))
         effects.name_match = name
         if markers.bare:
             role = Trigger.DECLARED if name.name in self._settings.routing.declared else Trigger.TEXT
         return role
 
-    def _role_of_key(self, role: Trigger) -> Trigger:
+    def _role_of_key(self, role: Trigger, marker: str) -> Trigger:
         """Return the trigger of a marker after a key; in a value, the tool must declare the key."""
-        match = self._family.read_key(self._effects.header)
-        if match is None:
-            return Trigger.TEXT
+        header = self._effects.header
+        match = self._family.read_key(header)
+        if match is None or self._family.is_in_quotes(header):
+            return _WORD if self._family.is_in_quotes(header) and "\n" not in marker else Trigger.TEXT
         if not self._markers.bare:
             return role
         is_declared = self._effects.item.call.declares(match[0])

@@ -15,8 +15,11 @@ ANY: Final = "\ufdd0"
 REST: Final = "\ufdd1"
 """A wildcard in a misspelled marker: up to 16 word characters, hyphens or slashes."""
 
-_WILDCARDS: Final = {ANY: r"[\w\s\[\]-]{0,32}", REST: r"[\w/-]{0,16}"}
-_WILDCARD: Final = re.compile(f"([{ANY}{REST}])")
+SPACE: Final = "\ufdd2"
+"""A wildcard in a marker: up to 16 characters of white space."""
+
+_WILDCARDS: Final = {ANY: r"[\w\s\[\]-]{0,32}", REST: r"[\w/-]{0,16}", SPACE: r"\s{0,16}"}
+_WILDCARD: Final = re.compile(f"([{ANY}{REST}{SPACE}])")
 
 
 class SearchFunction(Protocol):
@@ -73,8 +76,8 @@ def _pattern_of(text: str) -> str:
 
 
 def example(text: str) -> str:
-    """Return a text with a word in place of each wildcard."""
-    return _WILDCARD.sub("other", text)
+    """Return a text with a word in place of each wildcard, or with nothing in place of white space."""
+    return _WILDCARD.sub("other", text.replace(SPACE, ""))
 
 
 def _alternatives(node: _Node) -> Iterator[str]:

@@ -150,6 +150,7 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
 _OF_REASONING: Final = frozenset({Trigger.THINK, Trigger.UNTHINK})
 _PASSED: Final = frozenset({Effect.REASON, Effect.SPEAK, Effect.WRITE})
 _NAME_ENDS: Final = frozenset({Trigger.KEYS, Trigger.JSON, Trigger.LITERAL})
+_VALUE_ENDS: Final = (Trigger.UNVALUE, Trigger.MISSPELLED)
 _NOTHING: Final = frozenset[Trigger]()
 _ENDING_OF: Final = {Reading.NAME: _NAME_ENDS, Reading.KEY: frozenset({Trigger.UNKEY, Trigger.VALUE})}
 """The roles of markers that end a name or key that the request must declare."""
@@ -163,7 +164,7 @@ _STRINGS: Final = frozenset({"quoted", "torn_string", "encoded"})
 _READINGS: Final = {
     **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare", "value_call"), Reading.NAME),
     **dict.fromkeys(("key", "value_key"), Reading.KEY),
-    "value_end": Reading.HELD,
+    **dict.fromkeys(("value_end", "value_tail"), Reading.HELD),
     "member": Reading.MEMBER,
     "literal": Reading.LITERAL,
 }
@@ -183,23 +184,23 @@ def _markers(state: State[Trigger, Effect], family: Family, *, calls: bool) -> I
         _ENDING_OF.get(_READINGS.get(state.name, Reading.TEXT), _NOTHING) if _has_meaning(state, Trigger.DECLARED) else _NOTHING
     )
     # A marker that ends a value because something follows has both roles; it ends the value there, and nowhere else.
-    for role, texts in sorted(family.markers.items(), key=lambda each: (each[0] is Trigger.UNVALUE) == in_value):
+    for role, texts in sorted(family.markers.items(), key=lambda each: (each[0] in _VALUE_ENDS) == in_value):
         if (_has_meaning(state, role) or role in ending) and (role not in CALLING or calls):
-            signs = family.signs if state.name in LITERAL else frozenset[str]()
             found = _after_value(role, texts, state, family) if in_value else texts
-            yield from ((text, role) for text in found if text not in signs)
+            yield from ((text, role) for text in found if state.name not in LITERAL or not family.has_only_signs(text))
 
 
 def _after_value(role: Trigger, texts: Iterable[str], state: State[Trigger, Effect], family: Family) -> Iterator[str]:
     """Yield the texts of a marker in a value: those that follow a value are on lines of their own, except in some families."""
     is_start = state.name == "value_start"  # the line break before it is already read
-    if role is Trigger.UNVALUE:
+    if role in _VALUE_ENDS:
         for text in texts:
             yield text
             if is_start:
                 yield text.removeprefix("\n")
         return
-    texts = [text for text in texts if text not in family.markers.get(Trigger.UNVALUE, ())]
+    ends = {text for end in _VALUE_ENDS for text in family.markers.get(end, ())}
+    texts = [text for text in texts if text not in ends]
     sections = family.markers.get(Trigger.SECTION, ()) if texts and role is Trigger.INVOKE else ()
     wholes = [*texts, *(f"{section}{blank}{text}" for section in sections for blank in ("", "\n") for text in texts)]
     for text in wholes:
