@@ -405,8 +405,10 @@ def choices(name: str) -> tuple[str, ...]:
 
 
 def _literals(hint: object) -> tuple[str, ...]:
-    kinds = get_args(hint)
-    return kinds if get_origin(hint) is Literal else next(filter(None, map(_literals, kinds)), ())
+    kinds: tuple[object, ...] = get_args(hint)
+    if get_origin(hint) is Literal:
+        return tuple(map(str, kinds))
+    return next((found for kind in kinds if (found := _literals(kind))), ())
 
 
 def _convert(name: str, value: object, place: str) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import click
 from click.core import ParameterSource
@@ -62,7 +62,9 @@ class SettingOption(click.Option):
         super().__init__(
             [settings.flag(name), name],
             is_flag=not (each.metavar or self.choices),
-            default=default if each.repeats or not isinstance(default, tuple) else ",".join(f"{value:g}" for value in default),
+            default=default
+            if each.repeats or not isinstance(default, tuple)
+            else ",".join(map(str, cast("tuple[object, ...]", default))),
             multiple=each.repeats,
             metavar=each.metavar or (f"[{'|'.join(self.choices)}]" if self.choices else None),
             help=each.help,
