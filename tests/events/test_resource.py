@@ -8,7 +8,7 @@ import sys
 import pytest
 from openai.types.responses import Response
 
-from interlock.events.resource import response_settings
+from interlock.events.resource import SECRETIVE, response_settings
 
 DRIVEN = {
     "id": "resp_1",
@@ -119,6 +119,40 @@ def test_a_function_tool_has_every_field_that_open_responses_requires():
     ]
 
 
+POLICY = {"type": "allowlist", "allowed_domains": ["h"], "domain_secrets": [{"domain": "h", "name": "k", "value": "sesame"}]}
+WITHOUT = {"type": "allowlist", "allowed_domains": ["h"]}
+
+
+@pytest.mark.parametrize(
+    ("tool", "echoed"),
+    [
+        (
+            {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f"], "network_policy": POLICY}},
+            {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f"], "network_policy": WITHOUT}},
+        ),
+        (
+            {"type": "shell", "environment": {"type": "container_auto", "network_policy": POLICY}},
+            {"type": "shell", "environment": {"type": "container_auto", "network_policy": WITHOUT}},
+        ),
+        ({"type": "code_interpreter", "container": "cntr_1"}, {"type": "code_interpreter", "container": "cntr_1"}),
+        (
+            {"type": "mcp", "server_label": "s", "server_url": "https://me:sesame@h:1/a@b?c=d@e"},
+            {"type": "mcp", "server_label": "s", "server_url": "https://h:1/a@b?c=d@e"},
+        ),
+        (
+            {"type": "mcp", "server_label": "s", "server_url": "https://me:ses@me@h"},
+            {"type": "mcp", "server_label": "s", "server_url": "https://h"},
+        ),
+    ],
+)
+def test_a_tool_is_echoed_without_what_is_secret_in_it(tool, echoed):
+    assert echo(tools=[tool])["tools"] == [echoed]
+
+
+def test_the_tools_that_can_have_secrets():
+    assert {"mcp", "code_interpreter", "shell"} == SECRETIVE
+
+
 def test_an_mcp_tool_is_echoed_without_its_secrets():
     tool = {"type": "mcp", "server_label": "s", "server_url": "https://h", "authorization": "t", "headers": {"k": "v"}}
     assert echo(tools=[tool])["tools"] == [{"type": "mcp", "server_label": "s", "server_url": "https://h"}]
@@ -166,7 +200,7 @@ def test_neither_the_sdk_nor_pydantic_is_imported() -> None:
     }
     program = f"""
 import sys
-from interlock.events.resource import response_settings
+from interlock.events.resource import SECRETIVE, response_settings
 response_settings({request})
 assert not {{"openai", "pydantic"}} & {{*sys.modules}}
 """

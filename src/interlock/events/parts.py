@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -16,6 +16,11 @@ Nullable: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "n
 """A field that may be omitted or null in requests and responses."""
 Outbound: TypeAlias = Annotated[T | UnsetType | None, Meta(extra={"presence": "outbound"})]
 """A field that a request may omit or set to null, and that a response always has."""
+
+SECRET: Final = Meta(extra={"secret": "value"})
+"""Marks a field that a response leaves out, because responses are stored and logged. It can be omitted."""
+SECRET_USER: Final = Meta(extra={"secret": "user"})
+"""Marks a URL that a response shows without a user and a password."""
 
 Json: TypeAlias = Any
 """Free-form JSON: a schema, the arguments or the result of a tool."""

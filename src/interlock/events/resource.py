@@ -6,16 +6,20 @@ This module rejects no request, and leaves the id, the status, the output and th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final, cast
+from inspect import isclass
+from typing import Any, Final, cast, get_args
 
-from msgspec import ValidationError, convert, defstruct, to_builtins
+from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
 from msgspec.structs import fields
 
-from interlock.events.json import elements, members
+from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.events.response_object import DEFAULTS, RUN_FIELDS, Response
+from interlock.events.shapes import Hint, arms_of
+from interlock.events.tools import AnyTool
 
-__all__ = ["drop_secrets", "response_settings"]
+__all__ = ["SECRETIVE", "drop_secrets", "response_settings"]
 
 SETTINGS: Final = {name: value for name, value in DEFAULTS.items() if name not in RUN_FIELDS}
 """The settings of a response to a request that sets nothing."""
@@ -23,13 +27,59 @@ SETTINGS: Final = {name: value for name, value in DEFAULTS.items() if name not i
 FIELDS: Final = {each.name: defstruct(each.name, [(each.name, each.type)]) for each in fields(Response) if each.name in SETTINGS}
 """The type of each setting, as a Struct with one field, which msgspec compiles once."""
 
-SECRETS: Final = frozenset({"authorization", "headers"})
-"""Fields of an MCP tool that a response must not repeat, because responses are stored and logged."""
+USER: Final = re.compile(r"(?<=//)[^/?#\\]*@")
+"""Matches the user and the password in a URL."""
 
 
 def drop_secrets(tool: Mapping[str, object]) -> dict[str, object]:
-    """Return a tool without its credentials."""
-    return {name: value for name, value in tool.items() if name not in SECRETS or tool.get("type") != "mcp"}
+    """Return a tool without what its type marks as secret, wherever it is nested."""
+    return cast("dict[str, object]", _without_secrets(tool, AnyTool)) if tool.get("type") in SECRETIVE else dict(tool)
+
+
+def _without_secrets(value: object, hint: Hint) -> object:
+    arms = [*arms_of(hint)]
+    if is_array(value):
+        entries = next((arm.args[0] for arm in arms if arm.kind is list), Any)
+        return [_without_secrets(entry, entries) for entry in value]
+    kinds: list[type[Struct]] = [arm.kind for arm in arms if isclass(arm.kind) and issubclass(arm.kind, Struct)]
+    if not is_object(value) or not kinds:
+        return value
+    tagged = (kind for kind in kinds if kind.__struct_config__.tag == value.get("type"))
+    shown: dict[str, object] = dict(value)
+    for member in fields(next(tagged, kinds[0])):
+        name = member.encode_name
+        match _secret(member.type):
+            case "value":
+                shown.pop(name, None)
+            case "user" if isinstance(shown.get(name), str):
+                shown[name] = USER.sub("", str(shown[name]))
+            case "" if name in shown:
+                shown[name] = _without_secrets(shown[name], member.type)
+            case _:
+                pass
+    return shown
+
+
+def _secret(hint: Hint) -> str:
+    """Return what of a field is secret: `value`, `user`, or nothing."""
+    extras = (members(meta.extra) for meta in getattr(hint, "__metadata__", ()))
+    return next((as_text(extra["secret"]) for extra in extras if "secret" in extra), "")
+
+
+def _has_secrets(hint: Hint, above: tuple[Hint, ...] = ()) -> bool:
+    """Return whether a type marks anything in it as secret; `above` has the types around it, which it may contain."""
+    for arm in arms_of(hint):
+        if arm.kind is list and _has_secrets(arm.args[0], above):
+            return True
+        if isclass(arm.kind) and issubclass(arm.kind, Struct) and arm.kind not in above:
+            within = (*above, arm.kind)
+            if any(_secret(each.type) or _has_secrets(each.type, within) for each in fields(arm.kind)):
+                return True
+    return False
+
+
+SECRETIVE: Final = frozenset(kind.__struct_config__.tag for kind in get_args(AnyTool) if _has_secrets(kind))
+"""The types of the tools that can have secrets."""
 
 
 def response_settings(request: Mapping[str, object]) -> dict[str, object]:

@@ -327,7 +327,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Com
 def _presence(hint: Hint) -> str:
     """Return the `presence` that a field's type declares (`interlock.events.parts`); an empty string if it declares none."""
     extras = (members(one.extra) for one in getattr(hint, "__metadata__", ()))
-    return next((as_text(extra["presence"]) for extra in extras if extra), "")
+    return next((as_text(extra["presence"]) for extra in extras if "presence" in extra), "")
 
 
 def _drop_null(shape: _CompiledType, *, tolerated: bool) -> Mapping[type, _Check | None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, Union
 
 from msgspec import UNSET, Struct, defstruct, field
 
-from interlock.events.parts import Json, Maybe, Nullable, Number
+from interlock.events.parts import SECRET, SECRET_USER, Json, Maybe, Nullable, Number
 
 Callers: TypeAlias = list[Literal["direct", "programmatic"]]
 """The allowed callers of a tool: the model, or a program that it writes."""
@@ -198,14 +198,14 @@ class McpServer(Tool, tag="mcp", kw_only=True):
     """An MCP server whose tools the API server calls."""
 
     server_label: str
-    server_url: Maybe[str] = UNSET
+    server_url: Annotated[Maybe[str], SECRET_USER] = UNSET
     server_description: Maybe[str] = UNSET
     connector_id: Maybe[str] = UNSET
     tunnel_id: Maybe[str] = UNSET
     allowed_tools: Nullable[list[str] | McpToolFilter] = UNSET
     require_approval: Nullable[McpApprovalFilter | Literal["always", "never"]] = UNSET
-    authorization: Maybe[str] = UNSET
-    headers: Nullable[dict[str, str]] = UNSET
+    authorization: Annotated[Maybe[str], SECRET] = UNSET
+    headers: Annotated[Nullable[dict[str, str]], SECRET] = UNSET
     allowed_callers: Nullable[Callers] = UNSET
     defer_loading: Maybe[bool] = UNSET
 
@@ -229,7 +229,7 @@ class Allowlist(Struct, tag="allowlist", kw_only=True):
     """Only the listed domains."""
 
     allowed_domains: list[str]
-    domain_secrets: Maybe[list[DomainSecret]] = UNSET
+    domain_secrets: Annotated[Maybe[list[DomainSecret]], SECRET] = UNSET
 
 
 class NewContainer(Struct, tag="auto", kw_only=True):

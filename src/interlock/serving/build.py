@@ -23,7 +23,7 @@ from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
 
-EXPOSED_HEADERS: Final = ("x-request-id", "retry-after")
+EXPOSED_HEADERS: Final = ("x-request-id", "request-id", "retry-after")
 """The headers of answers that pages of other origins may read."""
 
 

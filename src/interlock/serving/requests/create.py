@@ -186,6 +186,7 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     if "prompt" in body:
         raise invalid("prompt", "'prompt' is not supported by this server.", "unsupported_parameter")
     parameters: Parameters = require(body, Parameters)
+    _require_stop(body)
     require(raw.get("conversation"), CONVERSATION, "conversation")
     text_format = members(members(body.get("text")).get("format"))
     if text_format.get("type") == "json_schema":
@@ -217,6 +218,7 @@ def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
     """
     require_shallow(raw)
     _require_conversation(raw)
+    _require_stop(raw)
     parameters: HostParameters = require(raw, HostParameters)
     items = read_input(raw.get("input"), HOST_ITEMS)
     _require_last_trigger(items)
@@ -231,6 +233,11 @@ def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
     )
 
 
+def _require_stop(body: Mapping[str, object]) -> None:
+    """Refuse a stop string that is empty, for which every engine has another fault."""
+    require(body.get("stop"), SOME_TEXT | list[SOME_TEXT] | None, "stop")
+
+
 def _require_last_trigger(items: Sequence[JsonItem]) -> None:
     for index, item in enumerate(items[:-1]):
         if item["type"] == "compaction_trigger":
@@ -238,14 +245,14 @@ def _require_last_trigger(items: Sequence[JsonItem]) -> None:
 
 
 def _tools(value: object, kinds: Kinds) -> tuple[Mapping[str, object], ...]:
-    """Return valid tools without their secrets; a tool of an unknown type is not checked."""
+    """Return valid tools, and MCP servers without their secrets; a tool of an unknown type is not checked."""
     tools = require_list(value, MAX_TOOLS, "tools")
     count = sum(1 + len(elements(members(tool).get("tools"))) for tool in tools)
     if count > MAX_TOOLS:
         raise too_long("tools", MAX_TOOLS, count)
     for index, tool in enumerate(tools):
         _require_tool(tool, f"tools[{index}]", kinds)
-    return tuple(drop_secrets(members(tool)) for tool in tools)
+    return tuple(drop_secrets(tool) if tool.get("type") == "mcp" else tool for tool in map(members, tools))
 
 
 def _require_tool(tool: object, param: str, kinds: Kinds) -> None:
