@@ -428,6 +428,7 @@ def test_the_tools_of_mcp_servers_are_run(serve) -> None:
             "Invalid schema for 'output_config.format.schema'",
         ),
         ({"stop_sequences": "END"}, "Invalid type for 'stop_sequences'"),
+        ({"stop_sequences": ["END", ""]}, "Invalid 'stop_sequences[1]': empty string."),
         (
             {
                 "output_format": {"type": "json_schema", "schema": {}},

@@ -1,19 +1,25 @@
 """A server starts, says where it is, and ends without cutting a stream."""
 
+import json
 import re
 import socket
 import threading
 import time
+from functools import partial
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from live.engines import ANSWER, Gate, StagedEngine, step
 from live.wire import bodies
 from openai import DEFAULT_CONNECTION_LIMITS
+from starlette.middleware.gzip import GZipMiddleware
 
 from interlock.serving.build import build
+from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import Server, ServerThread, listen, url_of
 from interlock.serving.settings import Settings
+from interlock.testing import assert_legal
 
 STREAM = {"model": "staged", "input": "Hi", "stream": True}
 
@@ -105,3 +111,25 @@ def test_a_connection_sends_each_write_at_once() -> None:
         connection, _ = listening.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/models", "/v1/no"])
+@pytest.mark.parametrize("changes_bodies", [False, True])
+def test_a_client_of_http_1_0_gets_no_chunks(path, changes_bodies) -> None:
+    body = b'{"model": "interlock-embedded", "input": "Hi", "stream": true}' if path == "/v1/responses" else b""
+    head = f"{'POST' if body else 'GET'} {path} HTTP/1.0\r\ncontent-type: application/json\r\n"
+    head += f"content-length: {len(body)}\r\n\r\n"
+    application = build(Settings(), EmbeddedEngine())
+    if changes_bodies:
+        application.add_middleware(GZipMiddleware)
+    with ServerThread(application) as url:
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname, place.port), timeout=30) as connection:
+            connection.sendall(head.encode() + body)
+            answer = b"".join(iter(partial(connection.recv, 65_536), b""))
+    headers, _, content = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in headers.lower()
+    if body:
+        assert_legal(content)
+    else:
+        json.loads(content)

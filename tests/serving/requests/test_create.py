@@ -276,6 +276,9 @@ def test_an_error_has_the_body_of_openai():
         ({"input": [{**RESULT, "output": {}}, CALL]}, "input[0].output", "invalid_type"),
         ({"input": [{"type": "custom_tool_call_output", "call_id": "x", "output": ""}]}, "input", None),
         ({"input": [RESULT, CALL]}, "input", None),
+        ({"stop": ""}, "stop", "empty_string"),
+        ({"stop": ["END", ""]}, "stop[1]", "empty_string"),
+        ({"stop": [None]}, "stop[0]", "invalid_type"),
         ({"input": [{**RESULT, "name": "f"}]}, "input", None),
         ({"input": [{"type": "function_call_output", "output": ""}]}, "input[0].call_id", "missing_required_parameter"),
         (

@@ -17,14 +17,14 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 from types import FrameType
-from typing import Final, Literal, assert_never
+from typing import Final, assert_never
 
 import uvicorn
 from starlette.applications import Starlette
 
 from interlock.fsm.table import Machine
 from interlock.serving.http.app import Application
-from interlock.serving.http.direct_protocol import DirectProtocol
+from interlock.serving.http.direct_protocol import DirectProtocol, HttpProtocol
 from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings
@@ -141,9 +141,9 @@ class Server(uvicorn.Server):
         self._fire(ServerTrigger.CLOSE)
 
 
-def _protocol(app: Starlette) -> type[asyncio.Protocol] | Literal["auto"]:
-    """Return the protocol of HTTP connections: uvicorn's own, unless it can be passed by."""
-    return DirectProtocol if isinstance(app, Application) and app.passes_bodies else "auto"
+def _protocol(app: Starlette) -> type[asyncio.Protocol]:
+    """Return the protocol of HTTP connections, which can be passed by if no middleware changes bodies."""
+    return DirectProtocol if isinstance(app, Application) and app.passes_bodies else HttpProtocol
 
 
 def _open_socket(**options: object) -> asyncio.Protocol:

@@ -48,7 +48,7 @@ NAME: Final = Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+\Z")
 FUNCTION: Final = Meta(min_length=1, max_length=128, pattern=NAME.pattern)
 """The name of a function; agents with MCP servers have long ones."""
 PARTS: Final = list[ContentPart] | None
-SOME_TEXT: Final = Annotated[str, SOME]
+SOME_TEXT: TypeAlias = Annotated[str, SOME]
 
 
 class Names(Struct, kw_only=True):
