@@ -41,6 +41,12 @@ RESULT = block(0, "mcp_tool_result", tool_use_id="t", is_error=False, content=[]
 FAILED = {"type": "error", "error": {"type": "api_error", "message": "No"}}
 
 
+def changed(events, place, **fields):
+    events = deepcopy(events)
+    events[place].update(fields)
+    return events
+
+
 def rules(events):
     return [violation.rule for violation in check_messages(events)]
 
@@ -53,6 +59,13 @@ def rules(events):
         [START, *THINKING, *ended()],
         [START, *CALL, *ended("tool_use")],
         [START, *CALL, *ended("max_tokens")],
+        [START, *block(0, "tool_use", id="t", name="f", input={"a": 1}), *ended("tool_use")],
+        [START, *block(0, "tool_use", {**PIECE, "partial_json": " "}, id="t", name="f", input={}), *ended("tool_use")],
+        [START, *block(0, "thinking", THINKING[1]["delta"], SIGNED, thinking=""), *ended()],
+        [START, *block(0, "thinking", thinking="", signature="s"), *ended()],
+        [START, *block(0, "text", {"type": "citations_delta", "citation": {}}, TEXT[1]["delta"], text=""), *ended()],
+        [START, *block(0, "web_fetch_tool_result", tool_use_id="t", content={}), *ended("pause_turn")],
+        [START, *block(0, "compaction", {"type": "compaction_delta", "content": "Hi"}, content=None), *ended("compaction")],
         [START, *RESULT, *ended()],
         [START, *TEXT[:2], FAILED],
         [FAILED],
@@ -60,12 +73,6 @@ def rules(events):
 )
 def test_legal_messages(events):
     assert rules(events) == []
-
-
-def changed(events, place, **fields):
-    events = deepcopy(events)
-    events[place].update(fields)
-    return events
 
 
 @each(
@@ -91,7 +98,29 @@ def changed(events, place, **fields):
         ("M4", [START, *block(0, "thinking", SIGNED, SIGNED, thinking="", signature=""), *ended()]),
         ("M4", [START, *block(0, "thinking", SIGNED, *[THINKING[1]["delta"]], thinking="", signature=""), *ended()]),
         ("M5", [START, *block(0, "tool_use", id="t", name="f"), *ended("tool_use")]),
-        ("M5", [START, *block(0, "tool_use", id="t", name="f", input={"a": 1}), *ended("tool_use")]),
+        (
+            "M5",
+            [
+                START,
+                *block(0, "tool_use", {**PIECE, "partial_json": '{"b": 1}'}, id="t", name="f", input={"a": 1}),
+                *ended("tool_use"),
+            ],
+        ),
+        ("M5", [START, *block(0, "tool_use", {**PIECE, "partial_json": "null"}, id="t", name="f", input={}), *ended()]),
+        (
+            "M5",
+            [START, *block(0, "tool_use", {**PIECE, "partial_json": "[1]"}, id="t", name="f", input={}), *ended("max_tokens")],
+        ),
+        ("M5", [START, *block(0, "tool_use", {**PIECE, "partial_json": '{"a'}, id="t", name="f", input={}), *ended("tool_use")]),
+        (
+            "M5",
+            [
+                START,
+                *block(0, "tool_use", {**PIECE, "partial_json": '{"a'}, id="t", name="f", input={}),
+                *changed(changed(changed(TEXT, 0, index=1), 1, index=1), 2, index=1),
+                *ended(),
+            ],
+        ),
         ("M7", [START, {"type": "message_stop"}]),
         ("M7", [START, ended()[0], *TEXT, {"type": "message_stop"}]),
         ("M7", changed([START, *ended()], 1, usage={})),
@@ -116,6 +145,31 @@ def test_a_call_that_is_not_whole_needs_no_reason():
     assert rules([START, *cut, *ended()]) == []
 
 
+def test_judging_goes_on_after_an_error() -> None:
+    broken = block(0, "poem", id=5)
+    wrong = [*changed(changed(changed(CALL, 0, index=1), 1, index=1), 2, index=5)]
+    assert rules([START, *broken, *wrong, *ended("stop")]) == ["M2", "M2", "M2", "M3", "M8"]
+    chunks = [
+        ROLE,
+        chunk({"tool_calls": [{**BEGUN, "index": 1}]}, id="d"),
+        chunk(finish_reason="length"),
+        chunk(finish_reason="stop"),
+    ]
+    assert [each.rule for each in check_chat(chunks) if not each.deviation] == ["C6", "C2", "C4"]
+
+
+def test_an_unknown_block_and_event_are_deviations_and_their_order_is_judged() -> None:
+    poem = block(0, "poem", {"type": "poem_delta"})
+    found = check_messages([START, {"type": "message_sung"}, *poem, *ended()])
+    assert [(each.rule, each.deviation) for each in found] == [("M12", "unknown-message-event"), ("M3", "unknown-block")]
+    assert "M2" in rules([START, *changed(poem, 0, index=1), *ended()])
+
+
+def test_a_message_that_begins_with_content_is_a_deviation() -> None:
+    start = {**START, "message": {**START["message"], "content": [{"type": "text", "text": "Hi"}]}}
+    assert [(each.rule, each.deviation) for each in check_messages([start, *ended()])] == [("M1", "content-at-start")]
+
+
 def chunk(delta=None, finish_reason=None, **fields):
     base = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
     return {**base, "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish_reason}], **fields}
@@ -124,6 +178,7 @@ def chunk(delta=None, finish_reason=None, **fields):
 ROLE = chunk({"role": "assistant", "content": ""})
 BEGUN = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}
 MORE = {"index": 0, "function": {"arguments": "{}"}}
+SECOND = {**ROLE, "choices": [{**ROLE["choices"][0], "index": 1}]}
 USAGE = {**chunk(usage={"total_tokens": 1}), "choices": []}
 
 
@@ -135,6 +190,19 @@ USAGE = {**chunk(usage={"total_tokens": 1}), "choices": []}
         ([ROLE, chunk(finish_reason="stop"), USAGE], True),
         ([ROLE, chunk(finish_reason="stop"), {**USAGE, "usage": None}], True),
         ([ROLE, {"error": {"message": "No"}}], False),
+        ([{**chunk(), "choices": []}, ROLE, chunk(finish_reason="stop")], False),
+        (
+            [
+                ROLE,
+                SECOND,
+                chunk(finish_reason="stop"),
+                {**SECOND, "choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]},
+            ],
+            False,
+        ),
+        ([ROLE, chunk({"function_call": {"name": "f", "arguments": "{}"}}), chunk(finish_reason="function_call")], False),
+        ([ROLE, chunk({"audio": {"id": "audio_1", "data": "AA=="}}), chunk(finish_reason="stop")], False),
+        ([ROLE, chunk(finish_reason="stop"), USAGE, {**chunk(moderation={}), "choices": []}], True),
     ],
 )
 def test_legal_chat(chunks, usage):
@@ -146,13 +214,18 @@ def test_legal_chat(chunks, usage):
     [
         ("C1", [chunk({"content": "Hi"}), chunk(finish_reason="stop")]),
         ("C1", [ROLE, ROLE, chunk(finish_reason="stop")]),
+        ("C1", [chunk({"content": "Hi"}), ROLE, chunk(finish_reason="stop")]),
+        ("C1", [chunk({"role": "user"}), chunk(finish_reason="stop")]),
         ("C2", []),
         ("C2", [ROLE]),
         ("C2", [ROLE, chunk(finish_reason="stop"), chunk(finish_reason="stop")]),
         ("C2", [ROLE, chunk({"content": "Hi"}, "stop")]),
         ("C2", [ROLE, {**ROLE, "choices": [{"delta": {}}]}, chunk(finish_reason="stop")]),
         ("C2", [ROLE, chunk(finish_reason="done")]),
+        ("C2", [ROLE, chunk(finish_reason=["stop"])]),
+        ("C2", [ROLE, SECOND, chunk(finish_reason="stop")]),
         ("C3", [ROLE, chunk(finish_reason="tool_calls")]),
+        ("C3", [ROLE, chunk(finish_reason="function_call")]),
         ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "index": 1}]}), chunk(finish_reason="tool_calls")]),
         ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "type": "tool"}]}), chunk(finish_reason="tool_calls")]),
         (
@@ -162,6 +235,10 @@ def test_legal_chat(chunks, usage):
         ("C5", [ROLE, chunk(finish_reason="stop"), USAGE]),
         ("C6", [ROLE, chunk(finish_reason="stop", id="d")]),
         ("C6", [ROLE, chunk(finish_reason="stop", object="chat")]),
+        ("C6", [ROLE, chunk(finish_reason="stop", object=["chat"])]),
+        ("C6", [ROLE, chunk(finish_reason="stop", created=2)]),
+        ("C6", [ROLE, chunk(finish_reason="stop"), {**chunk(model="n"), "choices": []}]),
+        ("C6", [ROLE, {**ROLE, "choices": None}, chunk(finish_reason="stop")]),
         ("C7", [ROLE, chunk({"reasoning": "Hm"}), chunk(finish_reason="stop")]),
         ("C8", [ROLE, {"error": {}}]),
         ("C8", [{"error": {"message": "No"}}, ROLE, chunk(finish_reason="stop")]),

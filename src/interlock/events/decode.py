@@ -16,7 +16,8 @@ _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
 _PLAIN: Final = re.compile(rb"event: ([^\r\n]+)\ndata: ([^\r\n]*)\n\n")
 _PLAIN_LINES: Final = 3
-_BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8, which may begin a stream."""
 
 DEFAULT_LIMIT: Final = 64 * 2**20
 """The default size limit of a message, in bytes."""
@@ -177,13 +178,13 @@ class SseDecoder:
 
     def _is_lone_bom(self) -> bool:
         """Return whether the line is the stream's first and is only a byte order mark."""
-        return not self._lines and self._line_size == len(_BOM) and b"".join(self._line) == _BOM
+        return not self._lines and self._line_size == len(BOM) and b"".join(self._line) == BOM
 
     def _take_line(self) -> None:
         """Parse the line as a field of the message."""
         line = b"".join(self._line)
         if not self._lines:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM)
         self._block.size += self._line_size
         self._line, self._line_size, self._lines = [], 0, self._lines + 1
         if self._block.size <= self.limit:

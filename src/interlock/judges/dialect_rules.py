@@ -1,47 +1,73 @@
-"""Validates a stream of Messages by the rules M1 to M9, M11 and M14 of docs/dialects.md, one of Chat Completions by C1 to C8."""
+"""Validates a stream of Messages by the rules M1 to M9, M11 and M14 of docs/dialects.md, one of Chat Completions by C1 to C8.
+
+Values may be of any type. An error does not end the judging: each rule reads the events as if the others were kept.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from interlock.events.json import elements, members
+from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members, parse
 
-_FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
+_RESULT: Final = {"tool_use_id": (str,), "content": (list, dict, str)}
+_CALL: Final = {"id": (str,), "name": (str,), "input": (dict,)}
+
+BLOCKS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "text": {"text": (str,)},
-    "thinking": {"thinking": (str,), "signature": (str,)},
+    "thinking": {"thinking": (str,)},
     "redacted_thinking": {"data": (str,)},
-    "tool_use": {"id": (str,), "name": (str,), "input": (dict,)},
-    "server_tool_use": {"id": (str,), "name": (str,), "input": (dict,)},
-    "mcp_tool_use": {"id": (str,), "name": (str,), "server_name": (str,), "input": (dict,)},
-    "web_search_tool_result": {"tool_use_id": (str,), "content": (list, dict)},
-    "code_execution_tool_result": {"tool_use_id": (str,), "content": (dict,)},
-    "mcp_tool_result": {"tool_use_id": (str,), "is_error": (bool,), "content": (list,)},
+    "tool_use": _CALL,
+    "server_tool_use": _CALL,
+    "mcp_tool_use": {**_CALL, "server_name": (str,)},
+    "web_search_tool_result": _RESULT,
+    "web_fetch_tool_result": _RESULT,
+    "code_execution_tool_result": _RESULT,
+    "bash_code_execution_tool_result": _RESULT,
+    "text_editor_code_execution_tool_result": _RESULT,
+    "tool_search_tool_result": _RESULT,
+    "advisor_tool_result": _RESULT,
+    "mcp_tool_result": {**_RESULT, "is_error": (bool,)},
+    "mcp_tool_listing": {"mcp_server_name": (str,), "tools": (list,)},
+    "container_upload": {"file_id": (str,)},
+    "compaction": {},
+    "fallback": {"from": (dict,), "to": (dict,), "trigger": (dict,)},
 }
-"""The fields of a block at its start, and their types."""
+"""The required fields of a block at its start, and their types: those of the `anthropic` package, 2.14.
 
-_INPUT: Final = {"input_json_delta": "partial_json"}
-_DELTAS: Final[Mapping[str, Mapping[str, str]]] = {
-    "text": {"text_delta": "text"},
-    "thinking": {"thinking_delta": "thinking", "signature_delta": "signature"},
+Anthropic's own service leaves out the signature of a thinking block at times.
+"""
+
+_INPUT: Final[Mapping[str, Mapping[str, type]]] = {"input_json_delta": {"partial_json": str}}
+BLOCK_DELTAS: Final[Mapping[str, Mapping[str, Mapping[str, type]]]] = {
+    "text": {"text_delta": {"text": str}, "citations_delta": {"citation": dict}},
+    "thinking": {"thinking_delta": {"thinking": str}, "signature_delta": {"signature": str}},
     "tool_use": _INPUT,
     "server_tool_use": _INPUT,
     "mcp_tool_use": _INPUT,
+    "compaction": {"compaction_delta": {}},
 }
-"""The deltas of each block and the fields of their texts; a block without an entry is complete at its start (M6)."""
+"""The deltas of each block with their required fields; a block without an entry is complete at its start (M6)."""
 
-_EMPTY: Final = ("text", "thinking", "signature", "input")
-"""The fields that deltas fill."""
+MESSAGES_EVENTS: Final = frozenset(
+    {
+        *("message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"),
+        *("ping", "error"),
+    }
+)
+"""The events of Messages."""
 _STOPS: Final = frozenset(
-    {"end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal", "model_context_window_exceeded"}
+    {
+        *("end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "compaction", "refusal"),
+        "model_context_window_exceeded",
+    }
 )
 _COUNTS: Final = ("input_tokens", "output_tokens")
 
 Indexed: TypeAlias = Sequence[tuple[int, Mapping[str, object]]]
-"""Events, each with its place in the stream."""
+"""Events, each with its place in the stream; or the choices of chunks, each with the place of its chunk."""
 
 
 @frozen
@@ -61,22 +87,28 @@ class Violation:
     deviation: str = ""
 
 
-@frozen
+@define
 class _BlockEvents:
-    """A block: its place in the stream, its start and its deltas."""
+    """A block: its place in the stream, its start and its deltas, and whether it ended."""
 
     place: int
     start: Mapping[str, object]
     deltas: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]])
+    stopped: bool = False
 
     @property
     def kind(self) -> str:
-        return str(self.start.get("type"))
+        return as_text(self.start.get("type"))
 
-    def texts(self, kind: str) -> list[str]:
-        """Return the texts of the deltas of a type."""
-        name = _DELTAS.get(self.kind, {}).get(kind, "")
-        return [str(delta.get(name)) for delta in self.deltas if delta.get("type") == kind]
+    @property
+    def input(self) -> str:
+        """The JSON of the deltas of a call, which may be blank if the input is at the start."""
+        return "".join(as_text(delta.get("partial_json")) for delta in self.deltas)
+
+    @property
+    def is_whole_call(self) -> bool:
+        """Whether the block is a call of the client's tool that it can run."""
+        return self.kind == "tool_use" and self.stopped and (not self.input.strip() or is_object(parse(self.input)))
 
 
 def check_messages(events: Sequence[Mapping[str, object]]) -> list[Violation]:
@@ -84,37 +116,50 @@ def check_messages(events: Sequence[Mapping[str, object]]) -> list[Violation]:
     indexed = [(index, event) for index, event in enumerate(events) if event.get("type") != "ping"]
     if not indexed:
         return [Violation("M1", 0, "the stream has no event")]
-    violations = [*_ends(indexed)]
+    violations = [*_ends(indexed), *_late_pings(events)]
     blocks = [*_blocks(indexed, violations)]
     for block in blocks:
         violations += _fields(block)
         violations += _deltas(block)
-    failed = indexed[-1][1].get("type") == "error"
-    return violations if failed or violations else [*_stop(indexed, blocks)]
+    return [*violations, *_stop(indexed, blocks)]
 
 
 def _ends(events: Indexed) -> Iterator[Violation]:
     """M1, M9 and M11: what begins and what ends the stream."""
-    names = [str(event.get("type")) for _, event in events]
-    last, end = events[-1]
+    names = [as_text(event.get("type")) for _, event in events]
+    last, _ = events[-1]
     if names[-1] not in ("message_stop", "error"):
         yield Violation("M9", last, f"the stream ends with {names[-1]}")
-    if names[-1] == "error" and not all(isinstance(members(end.get("error")).get(name), str) for name in ("type", "message")):
-        yield Violation("M11", last, "an error needs a type and a message")
-    for place, (index, _) in enumerate(events):
-        if names[place] in ("message_stop", "error") and index != last:
-            yield Violation("M9" if names[place] == "message_stop" else "M11", index, f"events follow {names[place]}")
-        if (names[place] == "message_start") != (place == 0) and names[place] != "error":
-            yield Violation("M1", index, f"{names[place]} is event {place}")
+    for place, (index, event) in enumerate(events):
+        name = names[place]
+        if name == "error" and not all(isinstance(members(event.get("error")).get(each), str) for each in ("type", "message")):
+            yield Violation("M11", index, "an error needs a type and a message")
+        if name in ("message_stop", "error") and index != last:
+            yield Violation("M9" if name == "message_stop" else "M11", index, f"events follow {name}")
+        if name and name not in MESSAGES_EVENTS:
+            yield Violation("M12", index, f"the API has no event {name}", "unknown-message-event")
+        elif (name == "message_start") != (place == 0) and name != "error":
+            yield Violation("M1", index, f"{name} is event {place}")
     if names[0] == "message_start":
         yield from _start(events[0][0], members(events[0][1].get("message")))
 
 
+def _late_pings(events: Sequence[Mapping[str, object]]) -> Iterator[Violation]:
+    names = [event.get("type") for event in events]
+    if "message_stop" in names:
+        stop = names.index("message_stop")
+        late = (index for index, name in enumerate(names) if name == "ping" and index > stop)
+        yield from (Violation("M9", index, "comes after message_stop", "late-ping") for index in late)
+
+
 def _start(index: int, message: Mapping[str, object]) -> Iterator[Violation]:
-    fixed = {"type": "message", "role": "assistant", "stop_reason": None}
-    is_empty = message.get("content") == [] and all(message.get(name, 0) == value for name, value in fixed.items())
-    if not is_empty or not message.get("id") or not message.get("model"):
+    is_message = message.get("type") == "message" and message.get("role") == "assistant" and is_array(message.get("content"))
+    if not is_message or message.get("stop_reason") is not None or not message.get("id") or not message.get("model"):
         yield Violation("M1", index, "the message does not begin empty, with an id and a model")
+    elif message.get("content"):
+        yield Violation("M1", index, "the message begins with content", "content-at-start")
+    elif "stop_reason" not in message:
+        yield Violation("M1", index, "the message begins without stop_reason", "no-reason-at-start")
     if any(type(members(message.get("usage")).get(name)) is not int for name in _COUNTS):
         yield Violation("M1", index, "the message begins without usage")
 
@@ -135,9 +180,9 @@ def _blocks(events: Indexed, violations: list[Violation]) -> Iterator[_BlockEven
                 violations.append(Violation("M2", index, f"{name} is for block {event.get('index')}, which is not open"))
             case "content_block_delta" if block is not None:
                 block.deltas.append(members(event.get("delta")))
-            case "content_block_stop":
-                block = None
-            case name if block is not None and name != "error":
+            case "content_block_stop" if block is not None:
+                block.stopped, block = True, None
+            case str() as name if block is not None and name in MESSAGES_EVENTS and name != "error":
                 violations.append(Violation("M2", index, f"{name} inside a block"))
             case _:
                 pass
@@ -145,127 +190,232 @@ def _blocks(events: Indexed, violations: list[Violation]) -> Iterator[_BlockEven
 
 def _fields(block: _BlockEvents) -> Iterator[Violation]:
     """M3, M5 and M6: the fields of a block at its start."""
-    if block.kind not in _FIELDS:
-        yield Violation("M3", block.place, f"no block has the type {block.kind}")
-    for name, types in _FIELDS.get(block.kind, {}).items():
-        rule = "M5" if name in ("id", "name", "input") else "M3"
+    if not block.kind:
+        yield Violation("M3", block.place, "the block has no type")
+    elif block.kind not in BLOCKS:
+        yield Violation("M3", block.place, f"the API has no block {block.kind}", "unknown-block")
+    for name, types in BLOCKS.get(block.kind, {}).items():
         if not isinstance(block.start.get(name), types):
-            yield Violation(rule, block.place, f"the block has no {name}")
-        elif block.kind in _DELTAS and name in _EMPTY and block.start[name]:
-            yield Violation(rule, block.place, f"{name} is not empty at the start")
+            yield Violation("M5" if name in _CALL else "M3", block.place, f"the block has no {name}")
+        elif name in ("text", "thinking") and block.start[name]:
+            yield Violation("M3", block.place, f"{name} is not empty at the start")
 
 
 def _deltas(block: _BlockEvents) -> Iterator[Violation]:
     """M3, M4 and M14: the deltas fit the block, a signature ends the reasoning, and no text is empty."""
-    names = _DELTAS.get(block.kind, {})
-    for delta in block.deltas:
-        if not isinstance(delta.get(names.get(str(delta.get("type")), "")), str):
+    known = BLOCK_DELTAS.get(block.kind, {})
+    for delta in block.deltas if block.kind in BLOCKS else ():
+        kind = as_text(delta.get("type"))
+        if kind not in known or not all(isinstance(delta.get(name), each) for name, each in known[kind].items()):
             yield Violation("M3", block.place, f"{delta.get('type')} in a block of the type {block.kind}")
     kinds = [delta.get("type") for delta in block.deltas]
-    if block.kind == "thinking" and (kinds.count("signature_delta") != 1 or kinds[-1] != "signature_delta"):
-        yield Violation("M4", block.place, "the block does not end with one signature")
-    if block.kind == "text" and not any(block.texts("text_delta")):
+    if block.kind == "thinking" and block.stopped:
+        signatures = kinds.count("signature_delta")
+        if not signatures and not block.start.get("signature"):
+            yield Violation("M4", block.place, "the block has no signature", "unsigned")
+        elif signatures > 1 or (signatures and kinds[-1] != "signature_delta"):
+            yield Violation("M4", block.place, "the block does not end with one signature")
+    if block.kind == "text" and block.stopped and not any(as_text(delta.get("text")) for delta in block.deltas):
         yield Violation("M14", block.place, "the text is empty")
 
 
 def _stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Violation]:
-    """M5, M7 and M8: the end of a message that did not fail."""
+    """M5, M7 and M8: the calls, and the end of a message that did not fail."""
     ends = [(index, event) for index, event in events if event.get("type") == "message_delta"]
-    if not ends or events[-2][0] != ends[-1][0]:
-        yield Violation("M7", len(events), "the last event before message_stop is not message_delta")
-        return
-    index, end = ends[-1]
+    index, end = ends[-1] if ends else (len(events), EMPTY)
     reason, stop = (members(end.get("delta")).get(name) for name in ("stop_reason", "stop_sequence"))
-    if reason not in _STOPS:
+    for block in blocks:
+        may_be_cut = block is blocks[-1] and reason != "tool_use"
+        yield from _input(block, may_be_cut=may_be_cut)
+    if events[-1][1].get("type") == "error":
+        return
+    if not ends or any(block.place > index for block in blocks):
+        yield Violation("M7", len(events), "no message_delta follows the last block")
+        return
+    if not isinstance(reason, str) or reason not in _STOPS:
         yield Violation("M8", index, f"the reason is {reason!r}")
     if (reason == "stop_sequence") != isinstance(stop, str):
         yield Violation("M8", index, f"the reason is {reason}, and the stop sequence {stop!r}")
     if type(members(end.get("usage")).get("output_tokens")) is not int:
         yield Violation("M7", index, "message_delta has no usage")
-    calls = ["".join(block.texts("input_json_delta")) or "{}" for block in blocks if block.kind == "tool_use"]
+    calls = [block.is_whole_call for block in blocks if block.kind == "tool_use"]
     if reason == "tool_use" and not calls:
         yield Violation("M8", index, "the reason is tool_use, without a call")
-    if reason == "end_turn" and calls and all(map(_is_object, calls)):
+    if reason == "end_turn" and calls and all(calls):
         yield Violation("M8", index, "the client has a call to run, and the reason is end_turn")
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
-        return False
+def _input(block: _BlockEvents, *, may_be_cut: bool) -> Iterator[Violation]:
+    """M5: the JSON of a call that ended is an object, unless the end of the message cut it off."""
+    text = block.input.strip()
+    if not text or not block.stopped or BLOCK_DELTAS.get(block.kind) is not _INPUT:
+        return
+    value = parse(text)
+    begun = members(block.start.get("input"))
+    if not is_object(value) and not (may_be_cut and value is None and text != "null"):
+        yield Violation("M5", block.place, f"the input is {text[:40]!r} instead of an object")
+    elif begun and begun != value:
+        yield Violation("M5", block.place, "the input at the start is not that of the deltas")
 
 
-_FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter"})
+_FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_CALL_TYPES: Final = ("function", "custom")
+CHUNK: Final = "chat.completion.chunk"
+"""The `object` of a chunk."""
 
 
 def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Violation]:
     """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
-    violations = [*_chunk_shapes(chunks), *_chunk_ends(chunks, usage=usage)]
-    return violations if any(not each.deviation for each in violations) else [*violations, *_chunk_calls(chunks)]
-
-
-def _choices(chunks: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    failed = any(chunk.get("error") is not None for chunk in chunks)
+    violations = [*_chunks(chunks), *_usage(chunks, requested=usage, failed=failed)]
+    choices: dict[int, list[tuple[int, Mapping[str, object]]]] = {}
     for index, chunk in enumerate(chunks):
-        yield from ((index, members(choice)) for choice in elements(chunk.get("choices")))
+        for choice in map(members, elements(chunk.get("choices"))):
+            number = choice.get("index")
+            choices.setdefault(number if isinstance(number, int) else 0, []).append((index, choice))
+    if not choices and not failed:
+        violations.append(Violation("C2", len(chunks), "the stream has no choice"))
+    for parts in choices.values():
+        violations += [*_roles(parts), *_finish(parts, len(chunks), failed=failed), *_calls(parts)]
+    return violations
 
 
-def _chunk_deltas(chunks: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    return ((index, members(choice.get("delta"))) for index, choice in _choices(chunks))
-
-
-def _chunk_shapes(chunks: Sequence[Mapping[str, object]]) -> Iterator[Violation]:
-    first: Mapping[str, object] = chunks[0] if chunks else {}
+def _chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Violation]:
+    """C6, C7 and C8: the fields of each chunk."""
+    first = next((chunk for chunk in chunks if elements(chunk.get("choices"))), EMPTY)
     for index, chunk in enumerate(chunks):
-        if "error" in chunk:
-            error = members(chunk["error"])
-            if not isinstance(error.get("message"), str) or index < len(chunks) - 1:
+        choices = [*map(members, elements(chunk.get("choices")))]
+        error = chunk.get("error")
+        if error is not None:
+            if not isinstance(members(error).get("message"), str) or index < len(chunks) - 1:
                 yield Violation("C8", index, "an error is the last chunk, with a message")
-            continue
-        if any(chunk.get(name) is None or chunk.get(name) != first.get(name) for name in ("id", "created", "model")):
-            yield Violation("C6", index, "the id, the time or the model differs")
+            if not choices:
+                continue
+        yield from _identity(index, chunk, first)
+        if not is_array(chunk.get("choices")):
+            yield Violation("C6", index, "the chunk has no list of choices")
+        for choice in choices:
+            delta = choice.get("delta")
+            if type(choice.get("index")) is not int:
+                yield Violation("C6", index, "a choice has no index")
+            if not is_object(delta):
+                has_text = delta is not None or "text" in choice
+                yield Violation("C6", index, "a choice has no delta", "" if has_text else "no-delta")
+            reasoning = members(delta).get("reasoning"), members(delta).get("reasoning_content")
+            if reasoning[0] != reasoning[1]:
+                deviation = "one-reasoning" if None in reasoning else ""
+                yield Violation("C7", index, "the reasoning differs between its two fields", deviation)
+
+
+def _identity(index: int, chunk: Mapping[str, object], first: Mapping[str, object]) -> Iterator[Violation]:
+    """C6: one id, time and model in all chunks, of which `first` is the first that has a choice."""
+    names = ("id", "created", "model")
+    kind = chunk.get("object")
+    if not kind or any(chunk.get(name) in (None, "") for name in names):
+        yield Violation("C6", index, "the chunk has no id, created, model or object", "chunk-fields")
+    differ = [name for name in names if chunk.get(name) and first.get(name) and chunk[name] != first[name]]
+    if differ == ["created"]:
+        yield Violation("C6", index, "the time differs", "time-passes")
+    elif differ:
+        deviation = "" if elements(chunk.get("choices")) else "differs-without-choices"
+        yield Violation("C6", index, f"the {' and the '.join(differ)} differs", deviation)
+    if kind and kind != CHUNK:
+        yield Violation("C6", index, f"the object is {kind!r:.40}", "other-object" if isinstance(kind, str) else "")
+
+
+def _usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: bool) -> Iterator[Violation]:
+    """C5: one chunk at the end has the usage, without choices."""
+    counted = [index for index, chunk in enumerate(chunks) if chunk.get("usage") is not None]
+    if counted and not requested:
+        yield Violation("C5", counted[0], "nobody requested the usage")
+    if requested and not counted and not failed and not (chunks and chunks[-1].get("choices") == []):
+        yield Violation("C5", len(chunks), "the usage is missing")
+    for index, chunk in enumerate(chunks):
         choices = elements(chunk.get("choices"))
-        if chunk.get("object") != "chat.completion.chunk" or len(choices) > 1:
-            yield Violation("C6", index, "the chunk is not one of a single choice")
-        if any("finish_reason" not in members(choice) for choice in choices):
-            yield Violation("C2", index, "a choice has no finish_reason")
-    for index, delta in _chunk_deltas(chunks):
-        reasoning = delta.get("reasoning"), delta.get("reasoning_content")
-        if reasoning[0] != reasoning[1]:
-            deviation = "one-reasoning" if None in reasoning else ""
-            yield Violation("C7", index, "the reasoning differs between its two fields", deviation)
-        if ("role" in delta) != (index == 0):
-            yield Violation("C1", index, "the role is in the first chunk and no other")
+        if any(members(choice).get("usage") is not None for choice in choices) or (index in counted and choices):
+            yield Violation("C5", index, "the usage is beside a choice", "usage-beside-choice")
+    if len(counted) > 1:
+        yield Violation("C5", counted[1], "another chunk has the usage, too", "usage-again")
+    elif counted and any(_says(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))):
+        yield Violation("C5", counted[0], "the usage comes before the end")
 
 
-def _chunk_ends(chunks: Sequence[Mapping[str, object]], *, usage: bool) -> Iterator[Violation]:
-    if chunks and "error" in chunks[-1]:
-        return
-    reasons = [(index, choice.get("finish_reason")) for index, choice in _choices(chunks)]
-    ended = [(index, reason) for index, reason in reasons if reason is not None]
-    if len(ended) != 1 or ended[0] != reasons[-1] or ended[0][1] not in _FINISH_REASONS:
-        yield Violation("C2", len(chunks), f"the reasons are {[reason for _, reason in ended]}")
-    elif [*_chunk_deltas(chunks)][-1][1]:
-        yield Violation("C2", ended[0][0], "the last delta is not empty", "text-at-finish")
-    with_usage = [index for index, chunk in enumerate(chunks) if chunk.get("usage") is not None]
-    if with_usage != ([len(chunks) - 1] if usage else []) and not (usage and not with_usage and chunks[-1].get("choices") == []):
-        yield Violation("C5", len(chunks), f"the usage is in the chunks {with_usage}")
+def _says(choice: object) -> bool:
+    """Return whether a choice adds anything to its message, or ends it."""
+    return bool(_content(choice)) or bool(members(choice).get("finish_reason"))
 
 
-def _chunk_calls(chunks: Sequence[Mapping[str, object]]) -> Iterator[Violation]:
+def _content(choice: object) -> Mapping[str, object]:
+    """Return what a choice adds to its message."""
+    return {name: value for name, value in members(members(choice).get("delta")).items() if value and name != "role"}
+
+
+def _roles(parts: Indexed) -> Iterator[Violation]:
+    """C1: the first chunk of a choice has the role."""
+    roles = [(index, members(choice.get("delta")).get("role")) for index, choice in parts]
+    for place, (index, role) in enumerate(roles):
+        if role is not None and role != "assistant":
+            yield Violation("C1", index, f"the role is {role!r:.40}")
+        elif role is None and place == 0:
+            yield Violation("C1", index, "the first chunk of the choice has no role", "no-role")
+        elif role is not None and place > 0:
+            is_late = roles[0][1] is None and all(before is None for _, before in roles[:place])
+            yield Violation("C1", index, "comes late" if is_late else "the role is repeated", "" if is_late else "role-again")
+
+
+def _finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Violation]:
+    """C2: the last chunk of a choice has the reason, and an empty delta; all others have null."""
+    ended: str | None = None
+    for index, choice in parts:
+        reason = choice.get("finish_reason")
+        if "finish_reason" not in choice or reason == "":
+            yield Violation("C2", index, "a choice has no finish_reason", "no-reason-key")
+        elif reason is not None and not isinstance(reason, str):
+            yield Violation("C2", index, f"the reason is {reason!r:.40}")
+        elif isinstance(reason, str) and reason not in _FINISH_REASONS:
+            yield Violation("C2", index, f"the reason is {reason!r:.40}", "other-reason")
+        if ended is not None:
+            if _content(choice) or (reason and reason != ended):
+                yield Violation("C2", index, f"comes after the reason {ended!r:.40}")
+            else:
+                yield Violation("C2", index, f"repeats or follows the reason {ended!r:.40}", "after-reason")
+        elif reason:
+            ended = as_text(reason)
+            if choice.get("delta"):
+                yield Violation("C2", index, "the last delta is not empty", "text-at-finish")
+    if ended is None and not failed:
+        yield Violation("C2", end, "the choice has no finish reason")
+
+
+def _calls(parts: Indexed) -> Iterator[Violation]:
     """C3 and C4: calls one after another, and the reason for them."""
-    count = 0
-    for index, delta in _chunk_deltas(chunks):
-        for call in map(members, elements(delta.get("tool_calls"))):
-            function = members(call.get("function"))
-            is_new = "id" in call
-            count += is_new
-            if call.get("index") != count - 1:
-                yield Violation("C4", index, f"the index is {call.get('index')}, not {count - 1}")
-            if is_new != isinstance(function.get("name"), str) or is_new != (call.get("type") == "function"):
-                yield Violation("C4", index, "the id, the type and the name come together, once")
-            if not isinstance(function.get("arguments", ""), str):
+    ids: list[object] = []
+    for index, choice in parts:
+        for call in map(members, elements(members(choice.get("delta")).get("tool_calls"))):
+            if not ids or (call.get("id") and call.get("id") != ids[-1]):
+                ids.append(call.get("id"))
+                yield from _call_start(index, call)
+            elif any(call.get(name) is not None for name in ("id", "type")) or _function(call).get("name") is not None:
+                yield Violation("C4", index, "the id, the type or the name comes again", "call-fields-again")
+            if call.get("index") != len(ids) - 1:
+                yield Violation("C4", index, f"the index is {call.get('index')!r:.40}, not {len(ids) - 1}")
+            arguments = _function(call).get("arguments", "")
+            if arguments is None:
+                yield Violation("C4", index, "the arguments are null", "null-arguments")
+            elif not isinstance(arguments, str):
                 yield Violation("C4", index, "the arguments are not a string")
-    reasons = [choice.get("finish_reason") for _, choice in _choices(chunks)]
-    if "tool_calls" in reasons and not count:
-        yield Violation("C3", len(chunks), "the reason is tool_calls, without a call")
+    reasons = [choice.get("finish_reason") for _, choice in parts]
+    if "tool_calls" in reasons and not ids:
+        yield Violation("C3", parts[-1][0], "the reason is tool_calls, without a call")
+    if "function_call" in reasons and not any(members(choice.get("delta")).get("function_call") for _, choice in parts):
+        yield Violation("C3", parts[-1][0], "the reason is function_call, without a call")
+
+
+def _function(call: Mapping[str, object]) -> Mapping[str, object]:
+    return members(call.get("function") or call.get("custom"))
+
+
+def _call_start(index: int, call: Mapping[str, object]) -> Iterator[Violation]:
+    has_names = all(isinstance(name, str) and name for name in (call.get("id"), _function(call).get("name")))
+    if not has_names or call.get("type") not in _CALL_TYPES:
+        yield Violation("C4", index, "the id, the type and the name come together, once")

@@ -5,19 +5,18 @@ docs/dialects.md explains the rules.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
-from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.decode import SseMessage
 from interlock.events.dialects import DialectName
-from interlock.events.json import as_text, elements, members
+from interlock.events.json import as_text, elements, is_object, members, parse
 from interlock.events.sse import CONTENT_TYPE
 from interlock.judges.automaton import Step
 from interlock.judges.dialect_events import DIALECT_AUTOMATA, name_chunk, name_message_event
-from interlock.judges.dialect_rules import Violation, check_chat, check_messages
-from interlock.judges.judging import DONE, MAX_LISTED, Judge, JudgedMessage, Tally, Verdict, read_body
-from interlock.judges.rulebook import Finding, Rule, Severity, read_rows
+from interlock.judges.dialect_rules import MESSAGES_EVENTS, Violation, check_chat, check_messages
+from interlock.judges.judging import DONE, MAX_LISTED, Judge, JudgedMessage, StreamDecoder, Tally, Verdict, read_body
+from interlock.judges.rulebook import DEVIATIONS, Finding, Rule, Severity, read_rows
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
 """An API whose streams can be judged."""
@@ -25,22 +24,30 @@ ApiName: TypeAlias = Literal["responses", "messages", "chat"]
 UNDECIDED: Final = 2**16
 """The most bytes that are read before a stream counts as one of the Responses API."""
 
-_MARKS: Final[Mapping[ApiName, re.Pattern[bytes]]] = {
-    "messages": re.compile(rb'"type"\s*:\s*"(?:message_start|ping)"'),
-    "chat": re.compile(rb'"object"\s*:\s*"chat\.completion\.chunk"'),
-}
+
+def find_api(body: Mapping[str, object]) -> ApiName | None:
+    """Return the API of an event or a whole answer by its shape; None if it has no shape of any."""
+    kind = as_text(body.get("type"))
+    is_error = kind == "error" and is_object(body.get("error")) and "sequence_number" not in body
+    if is_error or kind == "message" or kind in MESSAGES_EVENTS - {"error"}:
+        return "messages"
+    if kind or body.get("object") == "response":
+        return "responses"
+    is_chat = "choices" in body or body.get("error") is not None or as_text(body.get("object")).startswith("chat.completion")
+    return "chat" if is_chat else None
 
 
-_DATA: Final = re.compile(rb"^(?!:|event:|id:|retry:)[^\r\n]+[\r\n]", re.MULTILINE)
-"""Matches the first line that has data."""
+def _api_of(message: SseMessage) -> ApiName | None:
+    """Return the API of a message; if its data cannot be read, by the name of its event."""
+    body = read_body(message)
+    if body is not None:
+        return find_api(body)
+    named = message.event in MESSAGES_EVENTS - {"error"} or message.event.startswith("response.")
+    return find_api({"type": message.event}) if named else None
 
 
-def find_api(beginning: bytes) -> ApiName | None:
-    """Return the API of a stream that begins like this, or None if more is needed."""
-    for api, mark in _MARKS.items():
-        if mark.search(beginning):
-            return api
-    return "responses" if _DATA.search(beginning) or len(beginning) > UNDECIDED else None
+def _first(apis: Iterable[ApiName | None]) -> ApiName | None:
+    return next((api for api in apis if api is not None), None)
 
 
 _RULES: Final = """
@@ -48,7 +55,7 @@ M1|opening|order|`message_start` comes first and once, empty, with id, model and
 M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
 M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
 M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
-M5|calls|content|A call has an id, a name and first an empty input; its JSON is an object.|The tool runs with wrong arguments.
+M5|calls|content|A call has an id, a name and an input; the JSON of its deltas is an object.|The tool runs with wrong arguments.
 M6|results|content|Results and redacted thinking are whole at their start.|
 M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
 M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.
@@ -58,12 +65,12 @@ M11|error|order|`error` has a type and a message, and ends the stream anywhere.|
 M12|frames|content|The name of a frame is the type in its data.|SDKs skip the event.
 M13|whole|content|A whole message equals what the stream adds up to; no object is an empty input.|
 M14|text|content|The next request may have the blocks as they were. No text is empty.|The API refuses the message later.
-C1|role|order|The first chunk has the role, and no other does.|Clients begin the message twice, or never.
-C2|finish|order|One last chunk with an empty delta has the finish reason; in all others, it is null.|Clients stop early, or never.
+C1|role|order|The first chunk of a choice has the role, and no other does.|Clients begin the message twice, or never.
+C2|finish|order|The last chunk of a choice has an empty delta and the reason, null in all others.|Clients stop early, or never.
 C3|reason|content|`length`, `content_filter` before `tool_calls`, that before `stop`; a named `tool_choice`: `stop`.|Agents wait.
 C4|calls|order|Calls come one after another; id, type and name come once; arguments are text.|Clients mix up or lose calls.
 C5|usage|order|If requested, the usage is in one chunk without choices at the end.|Clients count tokens twice.
-C6|chunks|content|All chunks have one id, time and model, and one choice.|Clients mix up answers.
+C6|chunks|content|All chunks have one id, time and model; a choice has an index and a delta.|Clients mix up answers.
 C7|reasoning|content|Reasoning is in `reasoning_content` and in `reasoning`.|Clients that read the other one lose it.
 C8|ending|order|`[DONE]` comes last; an error is the last chunk.|A client waits, or takes a failure for an end.
 C9|whole|content|A whole message equals what the stream adds up to, with `refusal` and `annotations`; its choice has `logprobs`.|
@@ -79,10 +86,12 @@ class DialectJudge:
 
     def __init__(self, api: Literal["messages", "chat"]) -> None:
         self.api: Literal["messages", "chat"] = api
-        self._decoder = SseDecoder()
+        self._decoder = StreamDecoder()
         self._messages: list[SseMessage] = []
         self._bodies: list[Mapping[str, object]] = []
-        """The body of each message; empty if it has none."""
+        """The body of each message but end markers; empty if it has none."""
+        self._marked_at: int | None = None
+        """The number of messages before the first end marker."""
         self._automaton = DIALECT_AUTOMATA[api]
         self._node = self._automaton.start
         self._block: object = None
@@ -92,7 +101,11 @@ class DialectJudge:
     def content_type(self, value: str) -> None:
         """Check the value of the `Content-Type` header."""
         if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._find("C8" if self.api == "chat" else "M12", 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
+            self._find(self._framing_rule, 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
+
+    @property
+    def _framing_rule(self) -> str:
+        return "C8" if self.api == "chat" else "M12"
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes of the stream, which may be split anywhere."""
@@ -109,7 +122,12 @@ class DialectJudge:
 
     def _take(self, messages: Iterable[SseMessage]) -> Iterator[JudgedMessage]:
         for message in messages:
-            body = None if message.data == DONE else read_body(message)
+            if message.data == DONE:
+                if self._marked_at is None:
+                    self._marked_at = len(self._messages)
+                yield JudgedMessage(message, None, (), None)
+                continue
+            body = read_body(message)
             self._messages.append(message)
             self._bodies.append(body or {})
             yield JudgedMessage(message, body, (), None if body is None else self._step(body))
@@ -134,32 +152,42 @@ class DialectJudge:
         """Validate the stream, and return the verdict."""
         for _ in self.follow_end():
             pass
-        marked = bool(self._messages) and self._messages[-1].data == DONE
-        messages, bodies = (self._messages[:-1], self._bodies[:-1]) if marked else (self._messages, self._bodies)
-        if self.api == "chat":
-            usage = any(body.get("usage") is not None for body in bodies)
-            violations = check_chat(bodies, usage=usage)
-            violations += [] if marked else [Violation("C8", len(bodies), "the stream has no end marker [DONE]")]
-        else:
-            violations = check_messages(bodies)
-            framed = zip(messages, bodies, strict=True)
-            violations += [
-                Violation("M12", index, f"the event is {message.event!r}, and its type is {body.get('type')!r}")
-                for index, (message, body) in enumerate(framed)
-                if message.event != body.get("type")
-            ]
+        violations = self._check_chat() if self.api == "chat" else self._check_messages()
         for violation in violations:
             self._find(violation.rule, violation.index, violation.message, violation.deviation)
-        return self._verdict(bodies, marked=marked)
+        if not self._decoder.is_framed:
+            self._find(self._framing_rule, 0, "the stream has one JSON object per line", f"bare-{self.api}-lines")
+        return self._verdict()
+
+    def _check_chat(self) -> Iterator[Violation]:
+        bodies = self._bodies[: self._marked_at]
+        yield from check_chat(bodies, usage=any(body.get("usage") is not None for body in bodies))
+        if self._marked_at is None:
+            is_over = any(members(choice).get("finish_reason") for body in bodies for choice in elements(body.get("choices")))
+            is_over |= any(body.get("error") is not None for body in bodies)
+            yield Violation("C8", len(bodies), "the stream has no end marker [DONE]", "no-marker" if is_over else "")
+        for index in range(len(bodies), len(self._bodies)):
+            deviation = "" if elements(self._bodies[index].get("choices")) else "after-marker"
+            yield Violation("C8", index, "comes after the end marker [DONE]", deviation)
+
+    def _check_messages(self) -> Iterator[Violation]:
+        yield from check_messages(self._bodies)
+        if self._marked_at is not None:
+            yield Violation("M9", self._marked_at, "the stream has the end marker [DONE]", "marker")
+        for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
+            name = body.get("type")
+            if not isinstance(name, str) or (message.event != name and self._decoder.is_framed):
+                yield Violation("M12", index, f"the event is {message.event!r}, and its type is {name!r:.40}")
 
     def _find(self, rule: str, index: int, problem: str, deviation: str = "") -> None:
         at = self._messages[index] if index < len(self._messages) else None
         received = "" if at is None else as_text(self._bodies[index].get("type")) or at.event
         line = None if at is None else at.line
-        severity: Severity = "deviation" if deviation else "error"
+        severity: Severity = DEVIATIONS[deviation].severity if deviation else "error"
         self.findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
 
-    def _verdict(self, bodies: Sequence[Mapping[str, object]], *, marked: bool) -> Verdict:
+    def _verdict(self) -> Verdict:
+        bodies = self._bodies
         tally = Tally()
         tally.add(self.findings)
         choices = [members(choice) for body in bodies for choice in elements(body.get("choices"))]
@@ -171,8 +199,8 @@ class DialectJudge:
         return Verdict(
             events=len(bodies),
             items=blocks,
-            status=next((reason for reason in reversed(reasons) if isinstance(reason, str)), None),
-            has_done_marker=marked,
+            status=next((reason for reason in reversed(reasons) if reason and isinstance(reason, str)), None),
+            has_done_marker=self._marked_at is not None,
             reported=tally.sorted,
             rules={rule: tally.rules[rule] for rule in DIALECT_RULES if rule in tally.rules},
             severities=tally.severities,
@@ -192,6 +220,8 @@ class AnyJudge:
         self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
+        self._beginning = StreamDecoder()
+        """Decodes the beginning, which shows the API."""
         self._unread = b""
 
     def _make(self, api: ApiName) -> Judge | DialectJudge:
@@ -225,21 +255,31 @@ class AnyJudge:
 
     def follow_end(self) -> Iterator[JudgedMessage]:
         """Validate and yield the last message if its final empty line or line feed is missing."""
-        judge = self._choose("responses")
+        judge = self._choose(self._find_at_end())
         yield from judge.follow(self._take_unread())
         yield from judge.follow_end()
 
     def end(self) -> Verdict:
         """Validate the end of the stream, and return the verdict."""
-        judge = self._choose("responses")
+        judge = self._choose(self._find_at_end())
         judge.feed(self._take_unread())
         return judge.end()
 
     def _read(self, chunk: bytes) -> Judge | DialectJudge | None:
         """Return the judge of the stream, if its beginning shows the API."""
         self._unread += chunk
-        api = self.api or find_api(self._unread)
+        api = self.api or _first(map(_api_of, self._beginning.feed(chunk)))
+        if api is None and len(self._unread) > UNDECIDED:
+            api = "responses"
         return None if api is None else self._choose(api)
+
+    def _find_at_end(self) -> ApiName:
+        """Return the API of a stream that ends; it may be a whole answer, or a list of events."""
+        if self.api is not None:
+            return self.api
+        value = parse(self._unread)
+        bodies = [members(each) for each in elements(value) or [value]]
+        return _first([*map(_api_of, self._beginning.end()), *map(find_api, bodies)]) or "responses"
 
     def _choose(self, api: ApiName) -> Judge | DialectJudge:
         """Return the judge of the stream, making that of an API if there is none yet."""

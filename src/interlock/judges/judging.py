@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, get_args
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.decode import BOM, SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
 from interlock.events.json import as_text, is_object, parse
 from interlock.events.sse import CONTENT_TYPE
@@ -155,6 +155,41 @@ def _lines(messages: Iterable[SseMessage]) -> list[SseMessage]:
     return [evolve(one, line=(one.line + 1) // 2) for one in messages if one.overlong or one.data.strip()]
 
 
+@define
+class StreamDecoder:
+    """Decodes server-sent events, or JSON lines if the stream begins with a brace; a byte order mark may come first."""
+
+    is_framed: bool = field(default=True, init=False)
+    """Whether the stream has server-sent events, as far as it is known."""
+    _decoder: SseDecoder = field(factory=SseDecoder, init=False)
+    _blank: bytes | None = field(default=b"", init=False)
+    """The white space and byte order mark of the beginning; None after the first other byte."""
+
+    @property
+    def without_data(self) -> int:
+        """The number of events without data, which clients ignore."""
+        return self._decoder.without_data
+
+    def feed(self, data: bytes) -> list[SseMessage]:
+        """Decode the next bytes, and return the messages that they complete."""
+        if self._blank is None:
+            return self._decoder.feed(data)
+        data = self._blank + data
+        text = data.removeprefix(BOM)
+        if not text.strip() or BOM.startswith(data):
+            self._blank = data
+            return []
+        self._blank = None
+        if text.lstrip().startswith(b"{"):
+            self._decoder, self.is_framed, data = JsonLines(), False, text
+        return self._decoder.feed(data)
+
+    def end(self) -> list[SseMessage]:
+        """End the stream, and return its unfinished last message, if any."""
+        unread, self._blank = self._blank or b"", None
+        return [*self._decoder.feed(unread), *self._decoder.end()]
+
+
 class Judge:
     """Validates the bytes of a stream as they arrive.
 
@@ -165,14 +200,13 @@ class Judge:
     """
 
     def __init__(self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> None:
-        self._decoder = SseDecoder()
+        self._decoder = StreamDecoder()
         self._acceptor = Acceptor(dialect=dialect, permissive=permissive, first_sequence_number=first)
         self._tally = Tally()
         self._dialect = dialect
         self._status: str | None = None
         self._has_done_marker = False
         self._over_http = False
-        self._has_content = False
         self._framed = True
         self._line: int | None = None
 
@@ -204,15 +238,13 @@ class Judge:
         return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
 
     def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
-        """Decode server-sent events, or JSON lines if the stream begins with a brace."""
         if not isinstance(chunk, (bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers without a type checker
             raise TypeError(f"a stream is judged in chunks of bytes, not {type(chunk).__name__}: {chunk!r:.80}")
-        if not self._has_content and chunk.strip():
-            self._has_content = True
-            if chunk.lstrip().startswith(b"{"):
-                self._decoder, self._framed = JsonLines(), False
-                self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
-        return self._decoder.feed(chunk)
+        messages = self._decoder.feed(chunk)
+        if self._framed and not self._decoder.is_framed:
+            self._framed = False
+            self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
+        return messages
 
     def end(self) -> Verdict:
         """Validate the end of the stream, and return the verdict."""

@@ -342,13 +342,115 @@ unknown-item | R14 | —
 | its meaning is unknown; its `added`, `done`, index and ids are judged
 | not_judged
 
-text-at-finish | C2 | vLLM
+content-at-start | M1 | Anthropic (in a container that is used again)
+| `message_start` has a message with content
+| SDKs begin with what the message has
+
+no-reason-at-start | M1 | Ollama
+| `message_start` has a message without `stop_reason`
+| clients read an absent reason as null
+
+unknown-block | M3 | —
+| the API has no block of that type
+| its meaning is unknown; its index is judged, and that it stops before the next block
+| not_judged
+
+unsigned | M4 | Ollama, Vercel's gateway
+| a block of thinking has no signature
+| clients show it and send it back; only Anthropic's own service refuses it
+
+late-ping | M9 | OpenCode
+| `ping` comes after `message_stop`
+| clients have stopped reading
+
+marker | M9 | gateways
+| the stream has `data: [DONE]`
+| SDKs ignore events without a name
+
+unknown-message-event | M12 | —
+| the API has no event of that name
+| SDKs skip it, and its meaning is unknown
+| not_judged
+
+bare-messages-lines | M12 | recorded files
+| a file has one JSON object per line instead of server-sent events
+| recorders keep only the data; the names of frames are then not judged
+
+no-role | C1 | Cloudflare, LiteLLM, GPUStack, Azure
+| the first chunk of a choice has no role, nor has any other
+| clients assume the assistant
+
+role-again | C1 | OpenRouter, Groq, Ollama, Together, Databricks, Perplexity and many others
+| other chunks of a choice have the role, too
+| clients overwrite the role with the same one
+
+no-reason-key | C2 | xAI, GitHub Copilot, Cerebras, Hugging Face, z.ai and others
+| a choice has no `finish_reason`, or an empty one, instead of null
+| clients read an absent reason as null
+
+other-reason | C2 | Together (`eos`)
+| the finish reason is not one of the API's
+| clients end the answer at any reason
+
+after-reason | C2 | OpenRouter, LiteLLM, Avian, Doubleword
+| a chunk of a choice that adds nothing follows the finish reason, and may repeat it
+| clients overwrite the reason with the same one
+
+text-at-finish | C2 | vLLM, OpenRouter, DeepSeek, Mistral, Ollama and many others
 | the chunk with the finish reason has a delta too
 | clients read the delta of a chunk before its finish reason
 
-one-reasoning | C7 | vLLM (`reasoning`), DeepSeek (`reasoning_content`)
+call-fields-again | C4 | Baidu, Bedrock, watsonx
+| more of a call's arguments comes with its id, an empty id, its type or its name
+| clients append only the arguments, and compare the id with that of the open call
+
+null-arguments | C4 | vLLM, Writer
+| the arguments of a call are null where it begins
+| clients read null as an empty text
+
+usage-beside-choice | C5 | OpenRouter, Mistral, DeepSeek, Azure, Kimi and many others
+| the usage is beside a choice, or inside it
+| clients read the usage of any chunk
+
+usage-again | C5 | OpenAI, Groq, Databricks, Perplexity
+| several chunks have the usage
+| clients take the last one
+
+chunk-fields | C6 | Azure, GitHub Copilot, GitHub Models, z.ai, AI21, Snowflake
+| a chunk has no `id`, `created`, `model` or `object`, or an empty one
+| clients take these fields from another chunk, or do not read them
+
+differs-without-choices | C6 | Azure
+| the id, the time or the model of a chunk without choices differs
+| clients read these fields from a chunk with choices
+
+time-passes | C6 | Ollama, llama.cpp
+| each chunk has the time at which it was sent
+| clients take the first one or the last one
+
+other-object | C6 | Perplexity (`chat.completion.done`)
+| the `object` of a chunk is not `chat.completion.chunk`
+| clients do not read it
+
+no-delta | C6 | Azure (results of its filter)
+| a choice has no delta, and no text either
+| clients read an absent delta as an empty one
+
+one-reasoning | C7 | vLLM, OpenRouter, Groq, Ollama (`reasoning`), DeepSeek, llama.cpp, z.ai (`reasoning_content`)
 | reasoning is in one of its two fields
 | the API has neither, and each service has clients that read its own
+
+no-marker | C8 | recorded files
+| `data: [DONE]` does not follow the finish reason, or an error
+| clients stop at the end of the body; recorders drop the marker
+
+after-marker | C8 | OpenCode
+| a chunk without choices follows `data: [DONE]`
+| clients have stopped reading
+
+bare-chat-lines | C8 | recorded files
+| a file has one JSON object per line instead of server-sent events
+| recorders keep only the data
 """
 
 DEVIATIONS: Final[Mapping[str, Deviation]] = read_rows(_DEVIATIONS, Deviation)
