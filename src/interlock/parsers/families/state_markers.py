@@ -103,7 +103,7 @@ def _wild_marker(markers: StateMarkers, text: str) -> str | None:
 @cache
 def _search(texts: frozenset[str], *, escapes: bool) -> SearchFunction | None:
     """Compile the search for the next of some markers; with `escapes`, a backslash hides the next character."""
-    patterns = [*alternatives(texts), *([_ESCAPE] if escapes else [])]
+    patterns = [*([_ESCAPE] if escapes else []), *alternatives(texts)]
     return re.compile("|".join(patterns)).search if patterns else None
 
 
