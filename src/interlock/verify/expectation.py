@@ -18,8 +18,8 @@ from attrs import define, field
 from interlock.fsm import deltas
 from interlock.verify.inputs import MARK
 from interlock.verify.oracle import grammar
-from interlock.verify.oracle.api import SERVER_MADE, WHOLE
 from interlock.verify.oracle.grammar import spell
+from interlock.verify.oracle.orders import SERVER_MADE, WHOLE
 
 Body: TypeAlias = Mapping[str, Any]
 """The JSON object of an event."""

@@ -251,7 +251,7 @@ class Explorer:
             if not faults and after.is_unchanged_since(here) and delta is not inputs[-1]:
                 here = after
                 continue
-            faults = faults or self._finish(driver, after)
+            faults = faults or self._finish(driver, after, len(here.events))
             if faults:
                 self.counterexample = self._minimal((*here.path, delta), faults)
                 return
@@ -285,17 +285,23 @@ class Explorer:
             node, faults = self._feed(driver, node, delta)
             if faults:
                 return faults
-        return self._finish(driver, node)
+        return self._finish(driver, node, 0)
 
-    def _finish(self, driver: WatchedDriver, node: ProofNode) -> list[str]:
-        """End a stream and return its faults; the oracle checks each distinct stream once."""
+    def _finish(self, driver: WatchedDriver, node: ProofNode, valid: int) -> list[str]:
+        """End a stream and return its faults; the oracle checks each distinct stream once.
+
+        The first `valid` events are those of a state whose own stream had no fault.
+        """
         end, faults = self._feed(driver, node, deltas.Finish())
         if faults:
             return faults
         digest = sha256(end.wire).digest()
         if digest in self.streams:
             return []
-        faults = [f"{violation.rule}: event {violation.index}: {violation.message}" for violation in oracle.check(end.events)]
+        faults = [
+            f"{violation.rule}: event {violation.index}: {violation.message}"
+            for violation in oracle.check(end.events, valid=valid)
+        ]
         for translation, check in zip(end.translations, TRANSLATION_CHECKS, strict=True):
             faults += [
                 f"{violation.rule}: event {violation.index}: {violation.message}" for violation in check(_bodies(translation))

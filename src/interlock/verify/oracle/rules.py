@@ -1,18 +1,20 @@
 """The rules of docs/rules.md, as functions that yield the violations of a stream.
 
-The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_malformed` checks.
+The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_fields` checks.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from interlock.verify.oracle.api import EVENTS, ITEM_PREFIX, ITEMS, OBJECTS, RESPONSE, TEXT_FIELDS, USAGE, WHOLE
+from interlock.events.items import ITEMS
+from interlock.events.shapes import Mismatch, mismatches, param_of
+from interlock.events.stream import EVENTS, ItemAdded, StreamEvent
 from interlock.verify.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spell
+from interlock.verify.oracle.orders import TEXT_FIELDS, WHOLE
 from interlock.verify.oracle.stream_view import (
     ADDED,
     DONE,
@@ -44,15 +46,6 @@ _STATUSES: Final = {
 _KEEPALIVE: Final = "keepalive"
 _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_summary_part.added"})
 _ANNOTATION: Final = "response.output_text.annotation.added"
-_TYPES: Final[dict[type, str]] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    dict: "object",
-    list: "array",
-    type(None): "null",
-}
 
 
 def r1_opening(stream: Stream) -> Iterator[Violation]:
@@ -161,7 +154,7 @@ def r7_ids(stream: Stream) -> Iterator[Violation]:
     """R7: ids are unique and have the prefix of their kind."""
     ids: set[str] = set()
     for item in stream.items:
-        for name, prefix in (("id", ITEM_PREFIX[item.kind]), ("call_id", "call_")):
+        for name, prefix in (("id", f"{ITEMS[item.kind].prefix}_"), ("call_id", "call_")):
             identity = item.added.get(name)
             if identity is None:
                 continue
@@ -404,7 +397,7 @@ def _has_its_result(item: JsonObject, word: str) -> bool:
     status = item.get("status", next(iter(ends), None))
     if status == "failed":
         return error is not None
-    has_output = status == "completed" and "output" in _ITEMS[kind].fields
+    has_output = status == "completed" and "output" in ITEMS[kind].__struct_fields__
     return error is None and (item.get("output") is not None) == has_output
 
 
@@ -455,111 +448,71 @@ def r13_final(stream: Stream) -> Iterator[Violation]:
             yield Violation("R13", place, "the response has output before the first item")
 
 
-@frozen
-class _ItemShape:
-    """The allowed types of each field, the required fields, and the fields that only a done item must have."""
+def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Violation], list[Violation]]:
+    """R14: compare events with their types.
 
-    fields: Mapping[str, frozenset[str]]
-    required: frozenset[str]
-    later: frozenset[str]
+    Args:
+        events: All events of the response.
+        valid: How many of the first events are known to be valid.
 
-
-def _shapes(table: str, *common: str) -> dict[str, _ItemShape]:
-    """Parse a table of `api`; every row also gets the `common` fields."""
-    rows: dict[str, list[str]] = {}
-    row: list[str] = []
-    for word in table.split():
-        if ":" in word:
-            row.append(word)
-        else:
-            row = rows[word] = list(common)
-    return {name: _shape(fields) for name, fields in rows.items()}
-
-
-def _shape(fields: Sequence[str]) -> _ItemShape:
-    """Parse one row of a table; an id is any string here, because R7 checks its prefix."""
-    pairs = [field.split(":") for field in fields]
-    return _ItemShape(
-        {name.rstrip("?+"): frozenset(re.sub(r"\w+_$", "string", words).split("|")) for name, words in pairs},
-        frozenset(name for name, _ in pairs if not name.endswith(("?", "+"))),
-        frozenset(name.rstrip("+") for name, _ in pairs if name.endswith("+")),
-    )
+    Returns:
+        The violations without which the rules in `SOUND_SHAPE` can read the stream, and unknown fields, which they ignore.
+    """
+    malformed: list[Violation] = []
+    unknown: list[Violation] = []
+    for place, body in enumerate(events[valid:], valid):
+        name = body.get("type")
+        event = EVENTS.get(name) if isinstance(name, str) else None
+        if event is None:
+            malformed.append(Violation("R14", place, f"unknown event {name!r}"))
+            continue
+        for mismatch in mismatches(_without_lists(body), event, direction="stream"):
+            if not _is_of_another_rule(mismatch, event):
+                is_unknown = mismatch.kind == "unknown" and len(mismatch.path) <= 2  # noqa: PLR2004 - of an event or its item
+                (unknown if is_unknown else malformed).append(Violation("R14", place, _wrong(mismatch)))
+    return malformed, unknown
 
 
-_OBJECTS: Final = _shapes(OBJECTS)
-_EVENTS: Final = _shapes(EVENTS, "type:string", "sequence_number?:integer", "stream_id?:string", "agent?:<agent>|null")
-_ITEMS: Final = _shapes(ITEMS, "type:string", "agent?:<agent>|null")
-_RESPONSE: Final = _shapes(RESPONSE)["response"]
-_USAGE: Final = _shapes(USAGE)["usage"]
+def _without_lists(body: JsonObject) -> JsonObject:
+    """Empty the lists of an event's response: R13 checks its items, and its other lists come from the request."""
+    if not is_object(response := body.get("response")):
+        return body
+    return {**body, "response": {name: [] if is_array(value) else value for name, value in response.items()}}
 
 
-def r14_malformed(events: Sequence[JsonObject]) -> list[Violation]:
-    """R14: find unknown types, missing fields and wrong values; the rules in `SOUND_SHAPE` assume that there are none."""
-    return [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _in_event(body)]
+def _is_of_another_rule(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
+    """Return whether another rule judges a mismatch, or none does: a response may echo any other field of the request."""
+    match mismatch.path:
+        case ("sequence_number",):
+            return True
+        case ("logprobs", *inner):
+            return bool(inner) or mismatch.kind == "missing"
+        case ("item", str(field)) if event is ItemAdded and mismatch.kind == "missing":
+            item = ITEMS.get(mismatch.type)  # a hosted call may lack what its tool makes
+            return (
+                item is not None
+                and item.tool_result is not None
+                and mismatch.type.endswith("_call")
+                and field in (*item.known_at_done, *item.tool_result)
+            )
+        case ("response", str(field)):
+            allowed = {"unknown": ("sequence_number", "output_index"), "value": ("object", "status")}
+            return field not in allowed.get(mismatch.kind, (field,))
+        case ("response", field, *inner):
+            return field != "usage" or len(inner) > 1 or mismatch.kind == "unknown"
+        case _:
+            return False
 
 
-def r14_strays(events: Sequence[JsonObject]) -> list[Violation]:
-    """R14: find unknown fields in events and items, and event fields in responses."""
-    violations: list[Violation] = []
-    for place, body in enumerate(events):
-        for table, value in ((_EVENTS, body), (_ITEMS, as_object(body.get("item")))):
-            name = str(value.get("type"))
-            if name in table and not value.keys() <= table[name].fields.keys():
-                extra = sorted(value.keys() - table[name].fields.keys())
-                violations.append(Violation("R14", place, f"{name} has unknown fields: {extra}"))
-        if not as_object(body.get("response")).keys().isdisjoint(("sequence_number", "output_index")):
-            violations.append(Violation("R14", place, "the response has an event field, `sequence_number` or `output_index`"))
-    return violations
-
-
-def _in_event(body: JsonObject) -> Iterator[str]:
-    """Yield a message for each malformed field of an event, or for its unknown type."""
-    name = str(body.get("type"))
-    if name not in _EVENTS:
-        yield f"unknown event {name!r}"
-        return
-    yield from _wrong(body, _EVENTS[name], name)
-    if "item" in _EVENTS[name].required:
-        item = as_object(body.get("item"))
-        kind = str(item.get("type"))
-        if kind not in _ITEMS:
-            yield f"unknown item {kind!r}"
-            return
-        yield from _wrong(item, _ITEMS[kind], kind)
-        if name != "response.output_item.added":
-            yield from (f"{kind}: {field} is missing" for field in _ITEMS[kind].later - item.keys())
-    elif "response" in _EVENTS[name].required:
-        response = as_object(body.get("response"))
-        yield from _wrong(response, _RESPONSE, "response")
-        if isinstance(response.get("usage"), dict):
-            yield from _wrong(response["usage"], _USAGE, "usage")
-
-
-def _wrong(value: JsonObject, shape: _ItemShape, name: str) -> Iterator[str]:
-    """Yield a message for each missing or wrong field; ignore unknown fields."""
-    for field, words in shape.fields.items():
-        if field in value:
-            if not _fits(value[field], words):
-                yield f"{name}: {field} cannot be {value[field]!r:.80}"
-        elif field in shape.required:
-            yield f"{name}: {field} is missing"
-
-
-def _fits(value: object, words: frozenset[str]) -> bool:
-    """Return whether a value has one of the types or is one of the literals."""
-    if not words.isdisjoint(("any", _TYPES[type(value)])):
-        return True
-    if is_array(value):
-        inner = frozenset(word[1:] for word in words if word.startswith("*"))
-        return bool(inner) and all(_fits(one, inner) for one in value)
-    if is_object(value):
-        return any(_has_shape(value, _OBJECTS[word[1:-1]]) for word in words if word.startswith("<"))
-    return isinstance(value, str) and value in words
-
-
-def _has_shape(value: JsonObject, shape: _ItemShape) -> bool:
-    """Return whether an object has valid fields, and no unknown ones unless its type allows them."""
-    return (value.keys() <= shape.fields.keys() or "..." in shape.fields) and not any(_wrong(value, shape, ""))
+def _wrong(mismatch: Mismatch) -> str:
+    field = param_of(mismatch.path)
+    match mismatch.kind:
+        case "unknown":
+            return f"unknown field {field}"
+        case "missing":
+            return f"{field} is missing"
+        case _:
+            return f"{field} cannot be {mismatch.value!r:.80}"
 
 
 def r15_logprobs(stream: Stream) -> Iterator[Violation]:

@@ -10,7 +10,7 @@ from attrs import define, frozen
 from interlock.verify.oracle.grammar import LETTERS
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""A JSON object; `rules.r14_malformed` checks its types before the rules in `rules.SOUND_SHAPE` read it."""
+"""A JSON object; `rules.r14_fields` checks its types before the rules in `rules.SOUND_SHAPE` read it."""
 
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
