@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import fields
 
-from interlock.events.items import ITEMS
-from interlock.events.stream import EVENTS, TEXTS, own_fields, wire_name
+from interlock.events.items import ITEMS, TEXTS
+from interlock.events.stream import EVENTS, own_fields, wire_name
 
 
 def test_every_event_with_a_delta_of_text_is_in_the_table():

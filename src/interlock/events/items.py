@@ -11,6 +11,7 @@ from functools import cache
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, Union, get_args
 
+from attrs import frozen
 from msgspec import UNSET, Struct, ValidationError, convert, field, structs, to_builtins
 
 from interlock.events.json import as_text, dumps, elements, is_object, members
@@ -1067,6 +1068,42 @@ ItemKind: TypeAlias = str
 
 FieldRole: TypeAlias = Literal["known_at_done", "tool_result"]
 """The class variables of an item that list the fields which a delta may bring after it has opened."""
+
+
+@frozen
+class TextEvents:
+    """The two events of a text, `response.SUBJECT.delta` and `response.SUBJECT.done`."""
+
+    kind: str
+    """The kind of the item."""
+    field: str
+    """The field with the whole text: in the `done` event, and in its part or else in the item."""
+    index: str = ""
+    """The field with the number of the text in its item; empty for the only text of an item."""
+    part: str = ""
+    """The type of the part that holds the text; empty for a text that is not in a part."""
+
+    @property
+    def parts(self) -> str:
+        """The field of the item with the parts."""
+        return self.index.removesuffix("_index")
+
+
+TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
+    {
+        "output_text": TextEvents("message", "text", "content_index", "output_text"),
+        "refusal": TextEvents("message", "refusal", "content_index", "refusal"),
+        "reasoning_summary_text": TextEvents("reasoning", "text", "summary_index", "summary_text"),
+        "reasoning_text": TextEvents("reasoning", "text", "content_index", "reasoning_text"),
+        "shell_call_command": TextEvents("shell_call", "command", "command_index"),
+        "function_call_arguments": TextEvents("function_call", "arguments"),
+        "custom_tool_call_input": TextEvents("custom_tool_call", "input"),
+        "mcp_call_arguments": TextEvents("mcp_call", "arguments"),
+        "code_interpreter_call_code": TextEvents("code_interpreter_call", "code"),
+        "apply_patch_call_operation_diff": TextEvents("apply_patch_call", "diff"),
+    }
+)
+"""The texts that the model writes, by the subject of their events."""
 
 
 @cache

@@ -11,7 +11,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
-from attrs import frozen
 from msgspec import UNSET, Struct
 
 from interlock.events.items import Agent, OutputItem, ProgressName, ShellOutput
@@ -508,41 +507,5 @@ EVENTS: Final[Mapping[str, type[StreamEvent]]] = MappingProxyType({wire_name(eve
 """All events of a stream, by wire name."""
 for _name, _event in EVENTS.items():
     _event.type = _name
-
-
-@frozen
-class TextEvents:
-    """The two events of a text, `response.SUBJECT.delta` and `response.SUBJECT.done`."""
-
-    kind: str
-    """The kind of the item."""
-    field: str
-    """The field with the whole text: in the `done` event, and in its part or else in the item."""
-    index: str = ""
-    """The field with the number of the text in its item; empty for the only text of an item."""
-    part: str = ""
-    """The type of the part that holds the text; empty for a text that is not in a part."""
-
-    @property
-    def parts(self) -> str:
-        """The field of the item with the parts."""
-        return self.index.removesuffix("_index")
-
-
-TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
-    {
-        "output_text": TextEvents("message", "text", "content_index", "output_text"),
-        "refusal": TextEvents("message", "refusal", "content_index", "refusal"),
-        "reasoning_summary_text": TextEvents("reasoning", "text", "summary_index", "summary_text"),
-        "reasoning_text": TextEvents("reasoning", "text", "content_index", "reasoning_text"),
-        "shell_call_command": TextEvents("shell_call", "command", "command_index"),
-        "function_call_arguments": TextEvents("function_call", "arguments"),
-        "custom_tool_call_input": TextEvents("custom_tool_call", "input"),
-        "mcp_call_arguments": TextEvents("mcp_call", "arguments"),
-        "code_interpreter_call_code": TextEvents("code_interpreter_call", "code"),
-        "apply_patch_call_operation_diff": TextEvents("apply_patch_call", "diff"),
-    }
-)
-"""The texts that the model writes, by the subject of their events."""
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
 """The wire names of the events that end a stream."""

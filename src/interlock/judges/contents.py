@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 from attrs import evolve
 
 from interlock.events import stream
-from interlock.events.items import literals_of
+from interlock.events.items import TEXTS, literals_of
 from interlock.events.json import as_text, elements, members
 from interlock.events.response_object import IncompleteDetails
-from interlock.events.stream import EVENTS, TEXTS, Place, StreamEvent, own_fields, wire_name
+from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
 from interlock.judges.digests import Digest, TextDigest, are_malformed, digest, digests, loose_digests, quote, value_at
 from interlock.judges.rulebook import DEVIATIONS, Breach
 from interlock.judges.stream_items import FINAL, ItemEnding, ItemOpening, TrackedItem, TrackedPart, is_own_text

@@ -19,11 +19,10 @@ import msgspec
 import orjson
 from attrs import define, field, frozen
 
-from interlock.events.items import ITEMS, ClientCall, Exit, ItemKind, Timeout, example, open_item
+from interlock.events.items import ITEMS, TEXTS, ClientCall, Exit, ItemKind, Timeout, example, open_item
 from interlock.events.json import as_json, as_text, elements, members
 from interlock.events.parts import AnyAnnotation, Logprob
 from interlock.events.shapes import mismatches
-from interlock.events.stream import TEXTS
 from interlock.fsm.deltas import (
     REASON_OF_DETAIL,
     Annotate,
