@@ -89,6 +89,11 @@ def test_one_byte_at_a_time_is_the_same():
         ("SAFETY", "incomplete", {"reason": "content_filter"}),
         ("STOP", "completed", None),
         ("something else", "completed", None),
+        ("max-tokens", "incomplete", {"reason": "max_output_tokens"}),
+        ("content_filter: SAFETY", "incomplete", {"reason": "content_filter"}),
+        ("IMAGE_SAFETY", "incomplete", {"reason": "content_filter"}),
+        ("NO_IMAGE", "failed", None),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", "failed", None),
     ],
 )
 def test_every_finish_reason_is_an_end(reason, end, why):

@@ -21,7 +21,7 @@ from interlock.parsers.chat_deltas import REPLACEMENT, join_halves
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.call_names import FunctionNames
 from interlock.serving.engines.upstream.translator import Translator
-from interlock.serving.engines.upstream.upstream_client import error_in, upstream_error
+from interlock.serving.engines.upstream.upstream_client import error_event, upstream_error
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
 logger = logging.getLogger(__name__)
@@ -29,15 +29,23 @@ logger = logging.getLogger(__name__)
 _LENGTH: Final = ("length", "max_length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
 _FILTERED: Final = (
     *("content_filter", "content_filtered", "guardrail_intervened", "prohibited_content", "recitation", "repetition", "safety"),
-    *("blocklist", "sensitive", "spii"),
+    *("blocklist", "sensitive", "spii", "image_safety", "image_prohibited_content", "image_recitation"),
 )
-_FAILED: Final = ("abort", "error", "insufficient_system_resource", "malformed_function_call", "network_error")
+_FAILED: Final = (
+    *("abort", "error", "insufficient_system_resource", "malformed_function_call", "network_error", "function_call_filter"),
+    *("image_other", "no_image"),
+)
 REASONS: Final[Mapping[str, FinishReason]] = {
     **dict.fromkeys(_LENGTH, "length"),
     **dict.fromkeys(_FILTERED, "content_filter"),
     **dict.fromkeys(_FAILED, "error"),
 }
-"""What the finish reasons of upstreams mean, in lower case; all others mean `stop`, such as `tool_calls`, and "" is none."""
+"""What the finish reasons of upstreams mean; all others mean `stop`, such as `tool_calls`, and "" is none."""
+
+
+def meaning_of(reason: str) -> FinishReason:
+    """Return what a finish reason means, in any case, with `-` or `_`, and with or without details after a colon."""
+    return REASONS.get(reason.partition(":")[0].strip().lower().replace("-", "_"), "stop")
 
 
 class StreamChoice(Struct):
@@ -91,8 +99,7 @@ class CompletionsTranslator(Translator, Generic[C]):
         if usage:
             self._usage = usage
         if chunk.error is not None or chunk.object == "error":
-            fault = error_in(data)
-            raise fault if fault.code is not None else evolve(fault, code="upstream_error")
+            raise error_event(data)
         if chunk.choices is UNSET and not usage:
             raise upstream_error("The upstream server sent a chunk without choices.")
         outputs = self._read_choices(chunk.choices or ())
@@ -104,7 +111,7 @@ class CompletionsTranslator(Translator, Generic[C]):
             if choice.index in (0, None):
                 reason = choice.finish_reason
                 if isinstance(reason, str) and reason:
-                    self.finish_reason = REASONS.get(reason.lower(), "stop")
+                    self.finish_reason = meaning_of(reason)
                     self._stop_sequence = self._find_stop(choice)
                 outputs += self._read_choice(choice)
         return outputs

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.json import dumps, is_array, members
+from interlock.events.json import dumps, is_array, members, parse
 from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 
@@ -56,8 +56,10 @@ RETURN: Final = ord("\r")
 BOM: Final = b"\xef\xbb\xbf"
 TOO_LARGE: Final = "The answer of the upstream server is too large."
 EVENT_TOO_LARGE: Final = "The upstream server sent an event that is too large."
-NESTED: Final = ("message", "msg", "detail", "error")
+NESTED: Final = ("message", "msg", "detail", "error", "errors", "Message", "title")
 """The fields of an error that may have its message."""
+CODES: Final[Mapping[str, str]] = {"400": "invalid_prompt", "429": "rate_limit_exceeded"}
+"""The codes of errors that say in an event what an HTTP status says of an answer."""
 DEPTH: Final = 4
 """How deep in an error its message may be."""
 
@@ -482,6 +484,14 @@ def error_in(data: bytes, status: int = 502, retry_after: float | None = None) -
         code=code if isinstance(code, str) else None,
         retry_after=retry_after,
     )
+
+
+def error_event(data: bytes) -> ApiError:
+    """Return the error in the data of an event, with its own code, that of the HTTP status it names, or `upstream_error`."""
+    fault, body = error_in(data), members(parse(data))
+    error = members(body.get("error") or body)
+    number = str(error.get("code", error.get("status")))
+    return evolve(fault, code=CODES.get(number, fault.code or "upstream_error"))
 
 
 def _message_of(error: object, depth: int = DEPTH) -> str:
