@@ -386,12 +386,14 @@ def test_of_a_recording_the_stream_is_judged_that_replay_writes(tmp_path) -> Non
         ({"id": "c", "object": "chat.completion"}, 'this is a whole answer, not a stream: add "stream": true to the request'),
         ({"type": "message", "id": "m"}, 'this is a whole answer, not a stream: add "stream": true to the request'),
         ({"error": {"message": "No"}}, 'this is an error of the server, not a stream: {"error": {"message": "No"}}'),
+        ([{"id": "c", "choices": []}], "this is a JSON array, not a stream: write one event per line"),
         ({"type": "error", "error": {}}, 'this is an error of the server, not a stream: {"type": "error", "error": {}}'),
     ],
 )
 def test_answers_and_errors_of_other_apis_are_not_streams(body, message) -> None:
-    result = run("-", stdin=json.dumps(body).encode())
-    assert (result.exit_code, result.stderr) == (2, f"interlock: standard input: {message}\n")
+    for mark in (b"", b"\xef\xbb\xbf"):
+        result = run("-", stdin=mark + json.dumps(body).encode())
+        assert (result.exit_code, result.stderr) == (2, f"interlock: standard input: {message}\n")
 
 
 def test_a_stream_of_messages_is_judged_by_its_own_rules() -> None:

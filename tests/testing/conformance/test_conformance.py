@@ -18,6 +18,7 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing import frames
 from interlock.testing.conformance import player
+from interlock.testing.conformance.answers import Output, read_whole
 from interlock.testing.conformance.player import Player
 from interlock.testing.conformance.requests import PATHS, translate
 
@@ -249,3 +250,9 @@ def test_without_the_package_for_websockets_they_are_not_seen(results, monkeypat
     monkeypatch.setitem(sys.modules, "websockets.exceptions", None)
     seen = results(stream=stream(), whole=whole(RESPONSE))[1]
     assert seen["a WebSocket"] == ("not seen", "the package websockets is not installed")
+
+
+def test_a_type_that_is_no_text_is_no_content() -> None:
+    for api, field in (("responses", "output"), ("messages", "content"), ("chat", "choices")):
+        answer = {field: [{"type": ["message"], "message": [], "finish_reason": {}}], "status": [], "stop_reason": {}}
+        assert read_whole(api, answer) == (Output(), "")

@@ -15,6 +15,7 @@ import click
 import msgspec
 from attrs import frozen
 
+from interlock.events.decode import BOM
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps
 from interlock.serving.cli.options import dialect_option, examples, url_options
@@ -234,10 +235,13 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
                     for frame in replay_frames(recording, dialect):
                         judge.feed(frame)
                     break
-                if place == 0 and _WHOLE.match(chunk):
+                beginning = chunk.removeprefix(BOM) if place == 0 else b""
+                if beginning.lstrip().startswith(b"["):
+                    return "this is a JSON array, not a stream: write one event per line"
+                if _WHOLE.match(beginning):
                     return 'this is a whole answer, not a stream: add "stream": true to the request'
-                if place == 0 and _ERROR.match(chunk):
-                    return f"this is an error of the server, not a stream: {chunk[:_SHOWN].decode(errors='replace').strip()}"
+                if _ERROR.match(beginning):
+                    return f"this is an error of the server, not a stream: {beginning[:_SHOWN].decode(errors='replace').strip()}"
                 judge.feed(chunk)
     except SourceError as error:
         return str(error).removeprefix(f"{name}: ")

@@ -90,7 +90,7 @@ def parse_arguments(output: Output) -> Output:
 
 def _items(items: Iterable[object]) -> Iterator[Part]:
     for item in map(members, items):
-        match item.get("type"):
+        match as_text(item.get("type")):
             case "message" | "reasoning":
                 kind = "text" if item["type"] == "message" else "reasoning"
                 yield from ((kind, "", as_text(members(part).get("text"))) for part in elements(item.get("content")))

@@ -256,7 +256,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
         Case("a custom tool", {"input": "Call run_sql: SELECT 1", "tools": [SQL]}, _called("run_sql"), _R),
     ],
     "state": [
-        _steps("retrieve", STORED, evolve(GET, same=["output", "status"])),
+        _steps("retrieve", STORED, evolve(GET, same=["id", "output", "status"])),
         _steps("delete", STORED, CaseStep("DELETE", "/{id}", has={"deleted": True}), REFUSED),
         _steps("list the input", STORED, CaseStep("GET", "/{id}/input_items", has={"object": "list", "data": ANY})),
         _steps("do not store", CaseStep(fields={**HELLO, "store": False}, has={"id": ANY}), REFUSED, needs="retrieve"),
