@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -51,13 +51,34 @@ class Silence(Generation):
         yield counts
 
 
+def answered(turn: Turn) -> Turn:
+    """Return a turn whose async calls all have outputs."""
+    items = answer_async_calls(turn.items)
+    return turn if items is turn.items else evolve(turn, items=items)
+
+
+async def prepare_later(generation: Generation, turn: Turn) -> tuple[Turn, Mapping[str, object]]:
+    """Prepare a turn that is generated later: its prompt is counted, which may wait for another server, only if it is refused.
+
+    Raises:
+        ApiError: The engine refuses the turn, and nothing of it may be dropped.
+    """
+    turn = answered(turn)
+    try:
+        return turn, await generation.prepare(turn)
+    except ApiError as error:
+        if turn.request.truncation != "auto" or not _is_too_long(error):
+            raise
+    turn = await fitting(generation, turn)
+    return turn, await generation.prepare(turn)
+
+
 async def fitting(generation: Generation, turn: Turn) -> Turn:
     """Return a turn whose async calls all have outputs, without its oldest items if it is too long with `truncation: auto`.
 
     If nothing fits, or the prompt cannot be counted for another reason, nothing is dropped; the engine then refuses the turn.
     """
-    items = answer_async_calls(turn.items)
-    turn = turn if items is turn.items else evolve(turn, items=items)
+    turn = answered(turn)
     if turn.request.truncation != "auto":
         return turn
 

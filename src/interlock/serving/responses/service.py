@@ -17,7 +17,7 @@ from interlock.fsm.deltas import Start
 from interlock.fsm.ids import Clock, Ids
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine, Generation, Turn
-from interlock.serving.engines.generation import Silence, fitting
+from interlock.serving.engines.generation import Silence, fitting, prepare_later
 from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
@@ -211,9 +211,11 @@ class PendingRun(Generic[T]):
             generation = await service.engine.begin(request, context.items, self.tenant, self.connection)
             resources.push_async_callback(generation.close)
             turn = Turn(request, context.model_items, request.max_output_tokens)
-            if not request.background:  # which does not wait for another server that counts
+            if request.background:
+                turn, settings = await prepare_later(generation, turn)
+            else:
                 turn = await fitting(generation, turn)
-            settings = await generation.prepare(turn)
+                settings = await generation.prepare(turn)
             context = evolve(context, model_items=turn.items, seals=context.seals if generates else None)
             if not generates:
                 parser = parser_for(service.engine.format, {})

@@ -434,6 +434,20 @@ def test_truncation_drops_the_oldest_turns_until_the_prompt_fits():
     assert [item["content"] for item in last_request(serving, "input")[0]] == ["6", "7", "8"]
 
 
+def test_truncation_drops_the_oldest_turns_in_the_background_too():
+    serving = Narrow(fake.HarmonyContext, outputs(ANSWER))
+
+    async def run():
+        async with client_of(serving) as client:
+            body = {**BODY, "background": True, "input": [user(str(number)) for number in range(9)], "truncation": "auto"}
+            queued = (await client.post(PATH, json=body)).json()
+            await client.get(f"{PATH}/{queued['id']}", params={"stream": "true"})
+            return (await client.get(f"{PATH}/{queued['id']}")).json()
+
+    assert asyncio.run(run())["status"] == "completed"
+    assert [item["content"] for item in last_request(serving, "input")[0]] == ["6", "7", "8"]
+
+
 def test_without_truncation_or_droppable_turns_vllm_refuses():
     answer = {"type": "message", "role": "assistant", "content": "It goes on."}
     bodies = [{"input": [user(str(number)) for number in range(9)]}, {"input": [answer] * 4, "truncation": "auto"}]
