@@ -207,9 +207,10 @@ class PendingRun(Generic[T]):
                 context = summary_context(context, service.engine)
             request = context.request
             runner = service.tools if generates and service.tools is not None and not self.summarizes else NullTools()
-            tools = await resources.enter_async_context(runner.begin(request, context.items, self.tenant))
             generation = await service.engine.begin(request, context.items, self.tenant, self.connection)
             resources.push_async_callback(generation.close)
+            # After the engine has begun: the tools of a script return the results of its generation.
+            tools = await resources.enter_async_context(runner.begin(request, context.items, self.tenant))
             turn = Turn(request, context.model_items, request.max_output_tokens)
             if request.background:
                 turn, settings = await prepare_later(generation, turn)
