@@ -17,6 +17,7 @@ ALIKE = [
     {"queued", "running"},  # of a stored response: only the names of their states differ
     {"pending", "answered"},  # of an async call
     {"ended", "left"},  # of the owner of a background response
+    {"refused", "settled"},  # of a run
 ]
 """States with the same edges, so that no event tells one from the other."""
 

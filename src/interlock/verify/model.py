@@ -48,6 +48,10 @@ class Past:
         """Return what is wrong with a process that is over."""
         return ()
 
+    def excludes(self, _trigger: Any, /) -> bool:  # noqa: ANN401 - of any table
+        """Return whether a state that has this past must have no edge for a trigger that is not possible."""
+        return False
+
 
 def _is_among(happened: Iterable[StrEnum], members: Iterable[StrEnum]) -> bool:
     """Return whether one of the members happened; a trigger and an effect of the same name are equal, but not identical."""
@@ -133,7 +137,10 @@ def explore(model: Model[T, E, P], table: Table[T, E] | None = None) -> Explorat
     faults: dict[str, None] = {}
     while waiting:
         state, past = waiting.popleft()
-        for trigger in (each for each, condition in model.possible.items() if condition(past)):
+        possible = [trigger for trigger, condition in model.possible.items() if condition(past)]
+        surplus = [trigger for trigger in state.rows if trigger not in possible and past.excludes(trigger)]
+        faults.update((f"{state.name}/{trigger}: an edge that is not possible", None) for trigger in surplus)
+        for trigger in possible:
             row = state.row_for(trigger, is_owner=trigger in model.owned)
             if row is None:
                 faults[f"{state.name}: no edge for {trigger}"] = None

@@ -106,6 +106,9 @@ class _Run(Past):
             pasts = [evolve(past, last=effect, fed=(*past.fed, *work)) for past in pasts for work in past.work(effect)]
         yield from pasts
 
+    def excludes(self, trigger: TurnTrigger, /) -> bool:
+        return trigger is not TurnTrigger.END and not self.driver.ended
+
     def work(self, effect: TurnEffect) -> Iterator[Deltas]:
         """Yield each work that an effect may do."""
         yield from _work_of_tools(self.driver.ready) if effect is TurnEffect.RUN else _WORK.get(effect, ((),))
