@@ -7,7 +7,7 @@ This module rejects no request, and leaves the id, the status, the output and th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import isclass
 from typing import Any, Final, cast, get_args
 
@@ -16,7 +16,7 @@ from msgspec.structs import fields
 
 from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.events.response_object import DEFAULTS, RUN_FIELDS, Response
-from interlock.events.shapes import Hint, arms_of
+from interlock.events.shapes import Arm, Hint, arms_of
 from interlock.events.tools import AnyTool
 
 __all__ = ["SECRETIVE", "drop_secrets", "response_settings"]
@@ -41,7 +41,7 @@ def _without_secrets(value: object, hint: Hint) -> object:
     if is_array(value):
         entries = next((arm.args[0] for arm in arms if arm.kind is list), Any)
         return [_without_secrets(entry, entries) for entry in value]
-    kinds: list[type[Struct]] = [arm.kind for arm in arms if isclass(arm.kind) and issubclass(arm.kind, Struct)]
+    kinds = [*_structs(arms)]
     if not is_object(value) or not kinds:
         return value
     tagged = (kind for kind in kinds if kind.__struct_config__.tag == value.get("type"))
@@ -68,14 +68,16 @@ def _secret(hint: Hint) -> str:
 
 def _has_secrets(hint: Hint, above: tuple[Hint, ...] = ()) -> bool:
     """Return whether a type marks anything in it as secret; `above` has the types around it, which it may contain."""
-    for arm in arms_of(hint):
-        if arm.kind is list and _has_secrets(arm.args[0], above):
-            return True
-        if isclass(arm.kind) and issubclass(arm.kind, Struct) and arm.kind not in above:
-            within = (*above, arm.kind)
-            if any(_secret(each.type) or _has_secrets(each.type, within) for each in fields(arm.kind)):
-                return True
-    return False
+    arms = [*arms_of(hint)]
+    entries = (arm.args[0] for arm in arms if arm.kind is list)
+    inner_fields = ((member.type, (*above, kind)) for kind in _structs(arms) if kind not in above for member in fields(kind))
+    return any(_has_secrets(entry, above) for entry in entries) or any(
+        _secret(inner) or _has_secrets(inner, within) for inner, within in inner_fields
+    )
+
+
+def _structs(arms: Iterable[Arm]) -> Iterator[type[Struct]]:
+    return (arm.kind for arm in arms if isclass(arm.kind) and issubclass(arm.kind, Struct))
 
 
 SECRETIVE: Final = frozenset(kind.__struct_config__.tag for kind in get_args(AnyTool) if _has_secrets(kind))
