@@ -142,6 +142,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
     assert response["error"]["message"] == "The response could not be stored."
     assert_legal([*frames, DONE], strict=True)
     assert last(frames)["error"]["message"] == "The server that made the response was lost."
+    assert last(frames)["usage"] is None
 
 
 async def ended_run(run):

@@ -51,8 +51,8 @@ SWEEP_EVERY: Final = 120  # rounds
 
 PAGE: Final = 256  # events in one read
 
-LOST: Final = Fault("server_error", "The server that made the response was lost.")
-EVENTS_LOST: Final = Fault("server_error", "The store has lost events of the response.")
+LOST: Final = Fault("server_error", "The server that made the response was lost.", usage=None)  # the owner alone counted
+EVENTS_LOST: Final = Fault("server_error", "The store has lost events of the response.", usage=None)
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
 """The first lines of the events whose names differ from OpenAI's."""
 
@@ -315,7 +315,7 @@ async def end_from_log(store: ResponseStore, lease: Lease, fault: Fault) -> bool
     if stored is None or log is None:  # the store has lost its body, so no client can fetch it either
         return await store.delete(lease.tenant, lease.response_id)
     driver = await asyncio.to_thread(_resume_driver, stored, frames, log.following)
-    last = driver.feed([Cancel() if log.cancelled else fault])
+    last = driver.feed([Cancel(usage=None) if log.cancelled else fault])
     with suppress(LeaseLost):
         await store.finish(lease, log.following, last, StoredResponse(driver.response, stored.items))
         return True
