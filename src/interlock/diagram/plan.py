@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from itertools import combinations, pairwise
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
@@ -140,17 +140,24 @@ def _main_column(graph: Graph) -> list[str]:
     return names
 
 
+_CROWDED: Final = 100
+"""The ends of lines in a plan from which on only neighbours change places, because each placement takes tens of milliseconds."""
+
+
 def reorder(plan: Plan, row: PlannedPlace | RailSide) -> Iterator[Plan]:
     """Yield each plan that swaps two slots of a place or two tracks of a side, or moves one of them to the other's position."""
+    is_crowded = sum(map(len, plan.slots.values())) > _CROWDED
     if isinstance(row, RailSide):
-        return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row]))
-    return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row]))
+        return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row], is_crowded))
+    return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row], is_crowded))
 
 
-def _orders(row: tuple[X, ...]) -> Iterator[tuple[X, ...]]:
+def _orders(row: tuple[X, ...], is_crowded: bool) -> Iterator[tuple[X, ...]]:  # noqa: FBT001 - of the plan
     for first, last in combinations(range(len(row)), 2):
         swapped = [*row]
         swapped[first], swapped[last] = row[last], row[first]
-        yield tuple(swapped)
-        yield (*row[:first], *row[first + 1 : last + 1], row[first], *row[last + 1 :])
-        yield (*row[:first], row[last], *row[first:last], *row[last + 1 :])
+        if last == first + 1 or not is_crowded:
+            yield tuple(swapped)
+        if not is_crowded:
+            yield (*row[:first], *row[first + 1 : last + 1], row[first], *row[last + 1 :])
+            yield (*row[:first], row[last], *row[first:last], *row[last + 1 :])
