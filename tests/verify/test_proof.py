@@ -181,7 +181,7 @@ def test_the_expectation_requires_the_result_in_the_item():
     opening = [{"type": "response.created"}, {"type": "response.in_progress"}, added]
     assert expectation.compare(deltas.Open("mcp_list_tools", {"server_label": "wiki"}), opening) is None
     done = {"type": "response.output_item.done", "item": added["item"]}
-    assert expectation.compare(deltas.Succeed("mcpl_1", {"tools": ["search"]}), [done]) == (
+    assert expectation.compare(deltas.Succeed("mcpl_1", {"tools": [{"name": "search", "input_schema": {}}]}), [done]) == (
         "{'id': 'mcpl_1', 'type': 'mcp_list_tools', 'tools': []} lacks the result of its tool"
     )
 

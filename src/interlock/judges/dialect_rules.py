@@ -124,6 +124,14 @@ def check_messages(events: Sequence[Mapping[str, object]]) -> list[Violation]:
     return [*violations, *_stop(indexed, blocks)]
 
 
+def check_inputs(events: Sequence[Mapping[str, object]]) -> Iterator[Violation]:
+    """Validate what the model wrote as the inputs of calls (M5), which no table of a server can promise."""
+    blocks = [*_blocks([*enumerate(events)], [])]
+    reasons = [members(event.get("delta")).get("stop_reason") for event in events if event.get("type") == "message_delta"]
+    for block in blocks:
+        yield from _input(block, may_be_cut=block is blocks[-1] and reasons[-1:] != ["tool_use"])
+
+
 def _ends(events: Indexed) -> Iterator[Violation]:
     """M1, M9 and M11: what begins and what ends the stream."""
     names = [as_text(event.get("type")) for _, event in events]
@@ -220,13 +228,10 @@ def _deltas(block: _BlockEvents) -> Iterator[Violation]:
 
 
 def _stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Violation]:
-    """M5, M7 and M8: the calls, and the end of a message that did not fail."""
+    """M7 and M8: the end of a message that did not fail."""
     ends = [(index, event) for index, event in events if event.get("type") == "message_delta"]
     index, end = ends[-1] if ends else (len(events), EMPTY)
     reason, stop = (members(end.get("delta")).get(name) for name in ("stop_reason", "stop_sequence"))
-    for block in blocks:
-        may_be_cut = block is blocks[-1] and reason != "tool_use"
-        yield from _input(block, may_be_cut=may_be_cut)
     if events[-1][1].get("type") == "error":
         return
     if not ends or any(block.place > index for block in blocks):

@@ -14,7 +14,7 @@ from interlock.events.json import as_text, elements, is_object, members, parse
 from interlock.events.sse import CONTENT_TYPE
 from interlock.judges.automaton import Step
 from interlock.judges.dialect_events import DIALECT_AUTOMATA, name_chunk, name_message_event
-from interlock.judges.dialect_rules import MESSAGES_EVENTS, Violation, check_chat, check_messages
+from interlock.judges.dialect_rules import MESSAGES_EVENTS, Violation, check_chat, check_inputs, check_messages
 from interlock.judges.judging import DONE, MAX_LISTED, Judge, JudgedMessage, StreamDecoder, Tally, Verdict, read_body
 from interlock.judges.rulebook import DEVIATIONS, Finding, Rule, Severity, read_rows
 
@@ -172,6 +172,7 @@ class DialectJudge:
 
     def _check_messages(self) -> Iterator[Violation]:
         yield from check_messages(self._bodies)
+        yield from check_inputs(self._bodies)
         if self._marked_at is not None:
             yield Violation("M9", self._marked_at, "the stream has the end marker [DONE]", "marker")
         for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
