@@ -277,7 +277,7 @@ def test_only_pages_of_allowed_origins_may_use_the_server(serve, url) -> None:
         assert allowed not in httpx.get(f"{guarded}/health", headers={"origin": "https://other.test"}).headers
         refused = post(guarded, STAGED, headers=origin)
         assert (refused.status_code, refused.headers[allowed]) == (401, "https://page.test")
-        assert refused.headers["access-control-expose-headers"] == "x-request-id, retry-after"
+        assert refused.headers["access-control-expose-headers"] == "x-request-id, request-id, retry-after"
 
 
 def test_a_server_error_before_the_stream_has_an_error_body(serve, monkeypatch, caplog) -> None:

@@ -17,11 +17,12 @@ def url(request, tmp_path):
 
 
 def test_a_stored_response_survives_a_restart_in_any_event_loop(url) -> None:
+    before = {*threading.enumerate()}
     response, store = stored(1, message(1), output=[message(2)]), open_store(url)
     run(store, lambda store: store.put("", response))
     for again in (store, open_store(url)):
         assert run(again, lambda store: store.get("", "resp_1")) == response
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("interlock: ")] == []
+    assert [thread.name for thread in {*threading.enumerate()} - before if thread.name.startswith("interlock: ")] == []
 
 
 def test_a_job_that_fails_does_not_fail_the_others_of_its_batch(url) -> None:
