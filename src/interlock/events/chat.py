@@ -6,7 +6,7 @@ because clients read one or the other.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 
@@ -14,6 +14,9 @@ from interlock.events.parts import Json, Maybe
 
 StopWord: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 """Why a choice ended."""
+
+OLD_CALL: Final = "function_call"
+"""The field of a call, and the reason of a choice that ended with it, before a message could have several."""
 
 
 class ChatFunction(Struct, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
+from interlock.events.chat import OLD_CALL
 from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members, parse
 
 _RESULT: Final = {"tool_use_id": (str,), "content": (list, dict, str)}
@@ -263,7 +264,7 @@ def _input(block: _BlockEvents, *, may_be_cut: bool) -> Iterator[Violation]:
         yield Violation("M5", block.place, "the input at the start is not that of the deltas")
 
 
-_FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter", OLD_CALL})
 _CALL_TYPES: Final = ("function", "custom")
 CHUNK: Final = "chat.completion.chunk"
 """The `object` of a chunk."""
@@ -412,7 +413,7 @@ def _calls(parts: Indexed) -> Iterator[Violation]:
     reasons = [choice.get("finish_reason") for _, choice in parts]
     if "tool_calls" in reasons and not ids:
         yield Violation("C3", parts[-1][0], "the reason is tool_calls, without a call")
-    if "function_call" in reasons and not any(members(choice.get("delta")).get("function_call") for _, choice in parts):
+    if OLD_CALL in reasons and not any(members(choice.get("delta")).get(OLD_CALL) for _, choice in parts):
         yield Violation("C3", parts[-1][0], "the reason is function_call, without a call")
 
 

@@ -20,6 +20,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field
 
+from interlock.events.chat import OLD_CALL
 from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.fsm.deltas import Close, Delta, EndTurn, Refusal, Usage
 from interlock.parsers.alignment import Alignment, TokenizedText
@@ -38,7 +39,7 @@ _REASONING_PARTS: Final[Mapping[str, Sequence[str]]] = {"thinking": ("thinking",
 """The content parts that are reasoning, by type, with the fields that may have their text."""
 REPLACEMENT: Final = "\ufffd"
 """Replaces half a character without the other half."""
-_KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", "function_call")
+_KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", OLD_CALL)
 """The fields of a delta; it has at least one of them, unless it is empty."""
 
 
@@ -374,7 +375,7 @@ def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
     """Return the texts of a delta (reasoning, content, refusal), and its fragments of calls."""
     get = _getter(delta)
     reasoning = reasoning_of(delta)
-    content, refusal, function = get("content"), get("refusal"), get("function_call")
+    content, refusal, function = get("content"), get("refusal"), get(OLD_CALL)
     fragments = elements(get("tool_calls"))
     if function is not None:
         fragments = [*fragments, {"index": 0, "function": function}]

@@ -371,7 +371,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 class _File(Struct, forbid_unknown_fields=True):
     """The file: the upstreams, and under `[serve]` defaults of options, named with underscores."""
 
-    upstream: list[Any] = []
+    upstream: list[object] = []
     serve: dict[str, object] = {}
 
 
@@ -383,7 +383,7 @@ def options() -> Mapping[str, Option]:
 
 
 @cache
-def _hints() -> Mapping[str, Any]:
+def _hints() -> Mapping[str, object]:
     return get_type_hints(Settings, include_extras=True)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sized
 from importlib import import_module
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field
 
@@ -191,12 +191,12 @@ def _limit(schema: SchemaObject, keyword: str, default: float) -> float:
 
 def _broken_keyword(schema: SchemaObject, value: object) -> str | None:
     """Return the first keyword of a schema that a value does not meet, or None."""
-    validators: Any = import_module("jsonschema.validators")  # which has no types, and which most requests do not need
-    registry: Any = import_module("referencing").Registry()  # without entries, it fetches no reference
+    validators = import_module("jsonschema.validators")  # which has no types, and which most requests do not need
+    registry = import_module("referencing").Registry()  # without entries, it fetches no reference
     work = 0
 
-    def bound(check: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-        def checked(validator: object, expected: object, instance: object, part: SchemaObject) -> Iterator[Any]:
+    def bound(check: Callable[..., Iterator[object]]) -> Callable[..., Iterator[object]]:
+        def checked(validator: object, expected: object, instance: object, part: SchemaObject) -> Iterator[object]:
             nonlocal work
             work += 1 + (len(expected) if isinstance(expected, Sized) else 0)
             if work > MOST_WORK:
