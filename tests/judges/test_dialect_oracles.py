@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 from each import each
 
-from interlock.judges.dialect_rules import check_chat, check_messages
+from interlock.judges.dialect_rules import check_chat, check_inputs, check_messages
 
 START = {
     "type": "message_start",
@@ -48,7 +48,7 @@ def changed(events, place, **fields):
 
 
 def rules(events):
-    return [violation.rule for violation in check_messages(events)]
+    return [violation.rule for violation in (*check_messages(events), *check_inputs(events))]
 
 
 @pytest.mark.parametrize(

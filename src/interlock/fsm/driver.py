@@ -22,7 +22,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from interlock.events import response_object as response
-from interlock.events.items import NOT_RUN, ItemKind, fields_of
+from interlock.events.items import ITEMS, NOT_RUN, ItemKind, fields_of
 from interlock.events.json import as_json, clean, members
 from interlock.events.parts import set_position
 from interlock.events.response_object import IncompleteDetails, ResponseError
@@ -381,7 +381,7 @@ class ResponseDriver(Generic[T]):
         item = self._active
         if item is not None:
             if fields:
-                item.update(**fields_of(type(item.body), "known_at_done", fields))
+                item.update(**fields_of(ITEMS[item.kind], "known_at_done", fields))
             if "reveal" in item.state.rows and item.has_encrypted_content:
                 self._fire_item(item, "reveal")
             self._fire_item(item, "close")
@@ -416,7 +416,7 @@ class ResponseDriver(Generic[T]):
     def _succeed(self, item_id: str, fields: Mapping[str, object]) -> None:
         item = self._find(item_id)
         if item is not None:
-            result = fields_of(type(item.body), "tool_result", fields)
+            result = fields_of(ITEMS[item.kind], "tool_result", fields)
             self._fire_via_shortest_path(item_id, "succeed", {**item.body.no_result, **result})
 
     def _fail(self, item_id: str, message: str) -> None:

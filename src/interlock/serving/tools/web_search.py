@@ -334,7 +334,8 @@ class SearchSession:
 
     async def _search(self, query: str, count: object) -> str:
         found = await self._web.search(query, min(_natural(count) or RESULTS, MOST_RESULTS))
-        shown, size = [], 0
+        shown: list[str] = []
+        size = 0
         for page, text in found:
             result = f"{self._heading(self._add(page))}\nL0: {text}"
             size += len(result)
