@@ -30,7 +30,10 @@ _M: Final = ELEMENTS.namespace
 
 @frozen
 class LiteralCase:
-    """A literal, its JSON, what follows where reading ends, and why: it is `ended`, `broken`, at a `marker`, or not over."""
+    """A literal, its JSON, what follows where reading ends, and why: it is `ended`, `broken`, at a `marker`, or not over.
+
+    `stray` is the text between its elements, for a message after the call, without white space around it.
+    """
 
     dialect: Notation
     text: str
@@ -38,12 +41,13 @@ class LiteralCase:
     rest: str = ""
     stop: str = "ended"
     schema: Mapping[str, object] = {}
+    stray: str = ""
 
     def holds(self, table: Table[LiteralPart, LiteralStep] = LITERALS) -> bool:
         """Return whether a table reads it correctly, at once and letter by letter."""
-        return all(self._read(table, size) == (self.json, self.rest, self.stop) for size in (len(self.text), 1))
+        return all(self._read(table, size) == (self.json, self.rest, self.stop, self.stray) for size in (len(self.text), 1))
 
-    def _read(self, table: Table[LiteralPart, LiteralStep], size: int) -> tuple[str, str, str]:
+    def _read(self, table: Table[LiteralPart, LiteralStep], size: int) -> tuple[str, str, str, str]:
         reader = LiteralReader(self.dialect, frozenset({STOP}), Schema(self.schema, self.schema), table.states[table.initial])
         out, text, stop = "", "", ""
         for start in range(0, len(self.text), size):
@@ -53,7 +57,8 @@ class LiteralCase:
             if stop:
                 text += self.text[start + size :]
                 break
-        return out + (reader.end() if stop == "marker" else reader.spill()), text, stop
+        out += reader.end() if stop == "marker" else reader.spill()
+        return out, text, stop, "".join(reader.stray).strip()
 
 
 def _objects(**properties: object) -> Mapping[str, object]:
@@ -165,6 +170,7 @@ CASES: Final[Sequence[LiteralCase]] = [
         '{"s":"a","n":"1","o":{"p":[1],"q":2}}',
         schema=_objects(n={"type": "string"}),
     ),
+    LiteralCase(GEMMA, "{l:[1] key 2:3}", '{"l":[1],"key 2":3}'),
     LiteralCase(GEMMA, '{s:<|"|>a<|"|> n}', '{"s":"a"n', "}", "broken"),
     LiteralCase(GEMMA, "{l:[[1] 2", '{"l":[[1] ', "2", "broken"),
     LiteralCase(GEMMA, '{s:a/b.png<|"|>,n:1}', '{"s":"a/b.png","n":1}'),
@@ -220,10 +226,10 @@ CASES: Final[Sequence[LiteralCase]] = [
         _objects(n={"type": "integer"}),
     ),
     LiteralCase(ELEMENTS, "x>", "", "x>", "broken"),
-    LiteralCase(ELEMENTS, f">\n x{_M}<a>1{_M}</a> y <end>", '{"a":"1"}', "<end>", "marker"),
+    LiteralCase(ELEMENTS, f">\n x{_M}<a>1{_M}</a> y <end>", '{"a":"1"}', "<end>", "marker", stray="x y"),
     LiteralCase(ELEMENTS, f">{_M}</a>", "{", f"{_M}</a>", "broken"),
     LiteralCase(ELEMENTS, f">{_M}<a> {_M}</b>", '{"a": ', f"{_M}</b>", "broken"),
-    LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>{_M}</b>x y {_M}</a><end>", '{"a":{"b":""}}', "<end>", "marker"),
+    LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>{_M}</b>x y {_M}</a><end>", '{"a":{"b":""}}', "<end>", "marker", stray="x y"),
     LiteralCase(ELEMENTS, f">{_M}<", "{", f"{_M}<", "broken"),
     LiteralCase(ELEMENTS, f">{_M}<a>x{_M}</", f'{{"a":"x{_M}</', "", ""),
 ]
@@ -269,12 +275,17 @@ def mutations() -> Iterator[LiteralMutation]:
 
 
 ALIKE: Final[Mapping[str, frozenset[str]]] = {
-    "Nothing is pending once it is written.": frozenset(
-        f"{state}/{part}: double SPILL"
-        for state, part in (
-            *(("start", "list"), ("item", "elements"), ("value", "elements")),
-            *((state, "object") for state in ("member", "key", "quoted key", "keyed", "word", "after", "element")),
-        )
+    "Nothing is pending once it is written or dropped.": frozenset(
+        {
+            *(
+                f"{state}/{part}: double SPILL"
+                for state, part in (
+                    *(("start", "list"), ("item", "elements"), ("value", "elements")),
+                    *((state, "object") for state in ("member", "key", "quoted key", "keyed", "word", "after", "element")),
+                )
+            ),
+            "after/next key: double DROP",
+        }
     ),
     "Nothing is pending at the start.": frozenset({"start/list: drop SPILL"}),
     "In a string, every part has a row.": frozenset(
