@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 from enum import StrEnum
 from functools import cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from attrs import evolve
@@ -14,7 +14,8 @@ from family_pictures import picture_of_call, picture_of_literals, picture_of_tex
 
 from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
 from interlock.diagram.graph import DrawnEdge, GraphNode, Label, NodeStyle, Region
-from interlock.diagram.layout import Layout, PlacedLine, _spread, lay_out, untidiness
+from interlock.diagram.layout import Layout, PlacedLine, _overlaps, _spread, lay_out, untidiness
+from interlock.diagram.plan import _orders
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
@@ -345,7 +346,9 @@ def test_nothing_in_a_picture_overlaps(graph) -> None:
 
 @every_graph
 def test_no_two_lines_overlap(graph) -> None:
-    assert untidiness(laid_out(graph)) < 100
+    lines = [(line.owner, start, end) for line in laid_out(graph).lines for start, end in pairwise(line.points)]
+    levels = [(y, min(x, end_x), max(x, end_x), owner) for owner, (x, y), (end_x, end_y) in lines if y == end_y]
+    assert _overlaps(levels) == 0
 
 
 @every_graph
@@ -518,3 +521,9 @@ def test_a_state_whose_name_has_spaces_is_one_word_in_mermaid():
         '    at_rest --- line0["push"]:::label --> wide_open',
         '    wide_open --- line1["pull"]:::label --> at_rest',
     ]
+
+
+def test_in_a_crowded_picture_only_near_lines_change_places() -> None:
+    row = tuple(range(8))
+    assert len({*_orders(row, is_crowded=False)}) > len({*_orders(row, is_crowded=True)}) == 25
+    assert all(abs(place - line) <= 5 for order in _orders(row, is_crowded=True) for place, line in enumerate(order))

@@ -8,7 +8,7 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from interlock.judges import DIALECT_RULES, AnyJudge, DialectJudge, dialect_rules, judge
+from interlock.judges import DIALECT_RULES, AnyJudge, DialectJudge, Judge, dialect_rules, dialects, judge
 
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
 EVENTS = [
@@ -159,3 +159,15 @@ def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
     last = {**BASE, "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
     judged = verdict(chunked([CHUNKS[0], last]))
     assert [(each.finding.severity, each.finding.rule) for each in judged.reported] == [("error", "C4"), ("deviation", "C2")]
+
+
+def test_an_end_marker_of_messages_is_a_deviation():
+    judging = AnyJudge()
+    judging.feed(framed(EVENTS) + b"data: [DONE]\n\n")
+    assert judging.end().rules == {"M9": 1}
+
+
+def test_a_long_beginning_without_an_event_is_judged_as_responses():
+    judging = AnyJudge()
+    judging.feed(b"x" * (dialects.UNDECIDED + 1))
+    assert isinstance(judging._judge, Judge)

@@ -246,3 +246,18 @@ def test_legal_chat(chunks, usage):
 )
 def test_broken_chat(rule, chunks):
     assert rule in [violation.rule for violation in check_chat(chunks)]
+
+
+def test_the_usage_of_a_chat_stream_is_requested_counted_once_and_last():
+    counted = {**chunk(), "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
+    said = [chunk({"role": "assistant", "content": "Hi"}), chunk({}, "stop")]
+    found = [
+        [(each.rule, each.deviation) for each in check_chat(chunks, usage=usage)]
+        for chunks, usage in [([*said, counted], False), (said, True), ([*said, counted, counted], True)]
+    ]
+    assert found == [[("C5", "")], [("C5", "")], [("C5", "usage-again")]]
+
+
+def test_an_error_beside_the_last_choice_is_read_with_it():
+    failed = {**chunk({}, "stop"), "error": {"message": "It broke."}}
+    assert [each.rule for each in check_chat([chunk({"role": "assistant", "content": "Hi"}), failed])] == []

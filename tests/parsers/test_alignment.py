@@ -67,3 +67,10 @@ def test_a_text_that_no_token_says_has_none_and_takes_none():
 def test_a_token_with_invalid_bytes_has_its_text(content):
     entry = {**LE, "bytes": content}
     assert aligned(entry).find("le") == ("le", [entry])
+
+
+def test_tokens_that_fit_no_text_are_forgotten():
+    alignment = aligned(*({"token": "x" * 1000} for _ in range(20)), LE)
+    assert alignment.find("no such text") == ("no such text", ())
+    assert len(alignment._bytes) < 20_000
+    assert alignment.find("le") == ("le", [LE])

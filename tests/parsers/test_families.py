@@ -372,3 +372,7 @@ def test_the_last_mark_of_a_prompt_decides_where_a_turn_starts():
     assert family("hermes").start_after(["<think>"]) == "between"
     hy = family("hy_v3", "hy_v3")
     assert [hy.start_after([f"<{mark}think:6124c78e>"]) for mark in ("", "/")] == ["thinking", "between"]
+
+
+def test_a_family_without_calls_reads_no_name() -> None:
+    assert family(None, "qwen3").read_name("f") is None

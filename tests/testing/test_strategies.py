@@ -25,7 +25,7 @@ few = settings(
     database=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
-any_at_all = settings(few, max_examples=3000, phases=[Phase.generate])
+any_at_all = settings(few, max_examples=10_000, phases=[Phase.generate])
 
 
 @few

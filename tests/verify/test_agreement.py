@@ -15,9 +15,11 @@ from open_responses_oracle import check_in
 from stream_mutations import mutated
 
 from interlock.events.dialects import from_open_responses
-from interlock.events.sse import SseWriter
+from interlock.events.json import as_json
+from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import EVENTS
 from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start
+from interlock.fsm.deltas import EndOutput, EndTurn, Progress, Succeed
 from interlock.judges import Acceptor
 from interlock.testing import findings
 from interlock.testing.faults import renumber
@@ -160,3 +162,15 @@ def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
     assert verdicts([KEEPALIVE, *everywhere[2:]])[0] >= {"R2"} <= verdicts([KEEPALIVE, *everywhere[2:]])[1]
     assert verdicts(renumber([KEEPALIVE, *bodies])) == ({"R4a"}, {"R4a"})
     assert verdicts(renumber([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})
+
+
+def test_both_count_the_commands_whose_output_a_shell_prints():
+    driver = ResponseDriver({"model": "m"}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0)
+    output = [Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})]
+    end = [EndOutput("sho_1", {"type": "exit", "exit_code": 0}), Succeed("sho_1"), EndTurn("stop"), Finish()]
+    bodies = [as_json(event) for event in driver.feed([Start(), *output, *end])]
+    assert verdicts(bodies) == (set(), set())
+    for body in bodies:
+        if "command_index" in body:
+            body["command_index"] += 1
+    assert [{"R8"} <= rules for rules in verdicts(bodies)] == [True, True]

@@ -141,22 +141,23 @@ def _main_column(graph: Graph) -> list[str]:
 
 
 _CROWDED: Final = 100
-"""The ends of lines in a plan from which on only neighbours change places, because each placement takes tens of milliseconds."""
+"""The ends of lines in a plan from which on only near ones change places, because each placement takes tens of milliseconds."""
+_NEAR: Final = 5
 
 
 def reorder(plan: Plan, row: PlannedPlace | RailSide) -> Iterator[Plan]:
     """Yield each plan that swaps two slots of a place or two tracks of a side, or moves one of them to the other's position."""
     is_crowded = sum(map(len, plan.slots.values())) > _CROWDED
     if isinstance(row, RailSide):
-        return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row], is_crowded))
-    return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row], is_crowded))
+        return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row], is_crowded=is_crowded))
+    return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row], is_crowded=is_crowded))
 
 
-def _orders(row: tuple[X, ...], is_crowded: bool) -> Iterator[tuple[X, ...]]:  # noqa: FBT001 - of the plan
+def _orders(row: tuple[X, ...], *, is_crowded: bool) -> Iterator[tuple[X, ...]]:
     for first, last in combinations(range(len(row)), 2):
         swapped = [*row]
         swapped[first], swapped[last] = row[last], row[first]
-        if last == first + 1 or not is_crowded:
+        if last - first <= _NEAR or not is_crowded:
             yield tuple(swapped)
         if not is_crowded:
             yield (*row[:first], *row[first + 1 : last + 1], row[first], *row[last + 1 :])
