@@ -133,6 +133,7 @@ def test_refused_requests_have_a_reason_that_is_known(serve) -> None:
 
 
 def test_sockets_and_their_lanes_are_counted(serve) -> None:
+    before = page()
     with (
         changed() as counts,
         serve(EmbeddedEngine()) as url,
@@ -141,8 +142,8 @@ def test_sockets_and_their_lanes_are_counted(serve) -> None:
         socket.send(f'{{"type": "response.create", "model": "{MODEL}", "input": "Hello", "stream_id": "a"}}')
         while "response.completed" not in socket.recv():
             pass
-        values = page()
-        assert [values[f"interlock_websocket_{name}",] for name in ("connections", "lanes")] == [1, 1]
+        values, keys = page(), [(f"interlock_websocket_{name}",) for name in ("connections", "lanes")]
+        assert [values[key] - before.get(key, 0) for key in keys] == [1, 1]
         socket.send("{")
         assert "error" in socket.recv()
     assert [key for key in counts if "socket" in key or "refused" in key] == ["interlock_refused_requests_total invalid_json"]
