@@ -47,4 +47,8 @@ def test_a_text_is_found_that_shows_a_change():
 
 @pytest.mark.long
 def test_no_text_is_found_that_shows_a_change_that_makes_none():
-    assert text_that_shows(change("keyed/text: go to body"), 1) is None
+    assert text_that_shows(change("bare/declared: go to aside_name"), 1) is None
+
+
+def test_a_key_that_is_none_does_not_lead_back_to_keys():
+    assert fate_of(change("key/text: go to body")) == fate_of(change("keyed/text: go to body")) == "refused"

@@ -18,8 +18,6 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
     ),
     "What is read again there is read alike in both states.": frozenset(
         {
-            "key/text: go to body",
-            "keyed/text: go to body",
             "json_complete/text: go to envelope_closed",
             "json_complete/next: go to argument",
             "literal/finish: drop",
@@ -28,6 +26,9 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
     ),
     "A family whose calls are bare JSON has no end of sections: inside of one and outside is the same to it.": frozenset(
         {"section/object: go to aside_name", "aside_section/object: go to name"}
+    ),
+    "Families that mark the end of a key need no lines of their own, so the start of a value is like its rest.": frozenset(
+        {"keyed/value: go to value"}
     ),
     "A declared name is complete, so no text refutes it.": frozenset({"bare/declared: go to aside_name"}),
 }

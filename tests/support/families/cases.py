@@ -106,6 +106,18 @@ CASES = [
         "<ifm|arg_value>a</ifm|arg_value></ifm|tool_call></ifm|tool_calls>Then.",
         [call("f", '{"s":"a"}'), answer("Then.")],
     ),
+    Case(
+        "JSON directly after a name that keys usually follow",
+        "kimi_k3",
+        '</think><|open|>call tool="f"<|open|>json type="object"<|sep|>{"s": "a"}<|close|>json<|sep|><|close|>call<|sep|>',
+        [call("f", '{"s": "a"}')],
+    ),
+    Case(
+        "a value whose end is missing before its first text",
+        "qwen3_coder",
+        "</think><function=f>\n<parameter=s>\n<parameter=n>\n5\n</parameter>\n</function>Then.",
+        [call("f", '{"s":"","n":5}'), answer("Then.")],
+    ),
     # messages between markers
     Case(
         "a message between markers",

@@ -151,13 +151,21 @@ def makes_a_legal_stream(output: Sequence[Delta]) -> None:
 
 
 def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
-    """Where arguments are keys and values, a closed call has a JSON object, or text that no client takes for JSON."""
+    """Where arguments are keys and values, a closed call has a JSON object, or no JSON, with the marker that broke it."""
     for item in read_items:
         if item.kind == "function_call" and SYNTAXES[name].style == "keys" and item.ending:
             try:
                 assert isinstance(orjson.loads(item.text), dict)
             except orjson.JSONDecodeError:
-                assert any(key.strip() in item.text for key in SYNTAXES[name].markers[Trigger.KEY])
+                assert any(marker.search(item.text) for marker in _breaking(name))
+
+
+@cache
+def _breaking(name: str) -> list[re.Pattern[str]]:
+    """Return the markers that break arguments: a key that is none, or an end of a value at which nobody knows where it ended."""
+    markers = SYNTAXES[name].markers
+    texts = {text.strip() for role in (Trigger.KEY, Trigger.UNVALUE, Trigger.MISSPELLED) for text in markers.get(role, ())}
+    return [*wild(texts).values(), *(re.compile(re.escape(text)) for text in texts if not is_wild(text))]
 
 
 def ends_an_incomplete_call_as_cut(output: Sequence[Delta], read_items: Sequence[Item], reason: FinishReason) -> None:

@@ -14,10 +14,10 @@ from itertools import chain
 from typing import Final
 
 import orjson
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 from families.properties import READ_AS, read, vocabulary
 from family_pictures import part_for, triggers_of
-from recovery.notation import Item
+from recovery.notation import Item, run
 
 from interlock.fsm.table import State
 from interlock.parsers import Chunk
@@ -31,6 +31,8 @@ NEUTRAL: Final = "<¤"
 """A text that is in no marker, name, key or JSON."""
 _BRACKETS: Final = frozenset("{}[]")
 """A marker with one of them has a meaning in JSON."""
+_OF_VALUES: Final = frozenset(chain.from_iterable(FRAMING.regions[region] for region in ("values", "value_ends", "missing_ends")))
+"""The states in which text belongs to a value, and is escaped; all other text of a call is passed on unchanged."""
 _ENDING: Final = (Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.UNSECTION)
 """The markers that end a call although they are not its end."""
 
@@ -59,13 +61,17 @@ class Pair:
         return True
 
     def _intended(self, items: list[Item]) -> list[Item]:
-        """Return the items with the intended text in place of the neutral one, escaped where it is in JSON."""
+        """Return the items with the intended text in place of the neutral one, escaped where it is in a value."""
         if not self.intended:
             return items
-        keyed = SYNTAXES[self.family].style == "keys"
         escaped = orjson.dumps(self.intended).decode()[1:-1]
         return [
-            evolve(item, text=item.text.replace(NEUTRAL, escaped if keyed and item.kind == "function_call" else self.intended))
+            evolve(
+                item,
+                text=item.text.replace(
+                    NEUTRAL, escaped if self.state in _OF_VALUES and item.kind == "function_call" else self.intended
+                ),
+            )
             for item in items
         ]
 
@@ -129,6 +135,7 @@ _STEPS: Final = (
         '{"name": "f"',
         '{"name": "strange"',
         '{"arguments": {"s": 1}, "name": "f"',
+        ', {"name": "f"',
         ', "arguments": ',
     ),
     '{"name": "f", "arguments": ',
@@ -186,12 +193,16 @@ def _condition(reader: FamilyParser) -> Hashable:
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
     markers_there = [markers_by_state(read_as, FRAMING, calls=True)[row.name] for row in _read_in(state)]
     counting = set(chain.from_iterable(markers.roles for markers in markers_there))
+    rereads = state.name in FRAMING.regions["value_ends"]
+    by_state = markers_by_state(read_as, FRAMING, calls=True)
     for marker in vocabulary(name):
         if state.name == "literal" or marker in read_as.signs or any(markers.marker(marker) for markers in markers_there):
             continue
-        if marker == marker.strip() and _BRACKETS.isdisjoint(marker):
+        if marker == marker.strip() and _BRACKETS.isdisjoint(marker) and not ('"' in marker and '"' in counting):
             for after in _afters(read_as, name):
-                yield Pair(state.name, name, beginning + marker + after, beginning + NEUTRAL + after, marker)
+                later = _states_of_neutral(name, beginning + NEUTRAL + after) if rereads else ()
+                if not any(by_state[each].marker(marker) for each in later):
+                    yield Pair(state.name, name, beginning + marker + after, beginning + NEUTRAL + after, marker)
 
     markers = markers_by_state(read_as, FRAMING, calls=True)[state.name]
     if markers.reading is Reading.TEXT:
@@ -199,6 +210,26 @@ def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], begi
             if shaping not in counting:
                 for after in _afters(read_as, name):
                     yield Pair(state.name, name, beginning + shaping + after, beginning + NEUTRAL + after, shaping)
+
+
+@define
+class _ReadingNeutral(FamilyParser):
+    """Records the states in which the neutral text is read."""
+
+    states: set[str] = field(factory=set, init=False)
+
+    def _fire(self, trigger: Trigger, text: str) -> bool:
+        if NEUTRAL in text:
+            self.states.add(self._state.name)
+        return super()._fire(trigger, text)
+
+
+@cache
+def _states_of_neutral(name: str, text: str) -> frozenset[str]:
+    """Return the states in which the neutral text in a text is read: text that waits in a value may be read again after it."""
+    reader = _ReadingNeutral(family(name, "qwen3"), READ_AS)
+    run(reader, [Chunk(text=text)])
+    return frozenset(reader.states)
 
 
 def _read_in(state: State[Trigger, Effect]) -> Iterator[State[Trigger, Effect]]:
@@ -230,9 +261,12 @@ def _dropped(read_as: Family, name: str, state: State[Trigger, Effect], beginnin
 
 
 def _stopped(read_as: Family, name: str) -> Iterator[Pair]:
-    """Yield a turn that stops after complete arguments, and the same with the end of its call."""
+    """Yield a turn that stops after complete arguments, and the same with the end of its call.
+
+    Keys and values are complete only at that end, except in a family whose models omit it.
+    """
     call, end = encode([WrittenItem("call", '{"s":"a"}', "f")], name), _end(name)
-    if end and Trigger.WHOLE in triggers_of(read_as):
+    if end and Trigger.WHOLE in triggers_of(read_as) and (read_as.style != "keys" or read_as.omits_ends):
         yield Pair("json_complete", name, f"</think>{call.partition(end)[0]}", f"</think>{call.partition(end)[0]}{end}")
 
 

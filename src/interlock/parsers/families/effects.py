@@ -215,8 +215,8 @@ class Effects:
     def _speak(self, text: str) -> None:
         self.item.write_message(self._after_space(text))
 
-    def _open(self, _text: str) -> None:
-        """Open the call whose name was read, with the arguments that came before the name."""
+    def _open(self, text: str) -> None:
+        """Open the call whose name this marker ends, with the arguments that came before the name."""
         name, family = self.name_match, self._family
         self.specials.commit()
         self.counter.end_reasoning()
@@ -228,7 +228,8 @@ class Effects:
             self.item.write(literal.read(name.arguments, 0, final=True)[0])
         else:
             lenient = family.syntax is not None and family.syntax.lenient
-            self.item.open_call(name.name, name.call_id, keyed=family.style == "keys", lenient=lenient)
+            keyed = family.style == "keys" and text not in family.markers.get(Trigger.JSON, ())
+            self.item.open_call(name.name, name.call_id, keyed=keyed, lenient=lenient)
             self.item.write(name.arguments)
 
     def _write(self, text: str) -> None:
