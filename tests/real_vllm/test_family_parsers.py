@@ -59,8 +59,6 @@ FAULTS = {
     **dict.fromkeys(("minicpm5", "pythonic", "llama4_pythonic"), ("text and a call",)),
     "olmo3": ("text and a call",),
     "functiongemma": ("values of all types",),
-    # The suffixes of its tags are read from the vocabulary, which the roles of the family order since they name bare calls.
-    "hy_v4": ("a call", "text and a call", "two calls", "values of all types", "no arguments"),
 }
 """The turns that vLLM's parser misreads, by family."""
 SAME = {"olmo3": "qwen3"}
@@ -83,7 +81,7 @@ def tokenizer(texts: Sequence[str]) -> Any:
 def markers(name: str) -> list[str]:
     """Return the markers of a family that may be tokens."""
     texts = [example(text) for texts in family(name, DEFAULT_REASONING[name]).markers.values() for text in texts]
-    return [*dict.fromkeys(text for text in texts if text[0] in "<[" and text[-1] in ">]" and ":calls>" not in text)]
+    return [*dict.fromkeys(text for text in texts if text[0] in "<[" and text[-1] in ">]" and ":other>" not in text)]
 
 
 def vllm_parser(name: str, reasoning: str | None, vocabulary: Any) -> tuple[Any, ChatCompletionRequest]:
