@@ -21,15 +21,14 @@ from interlock.serving.settings import UpstreamSettings
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a process has one provider, and workers that steal tests come back to this module
 def exporter():
-    """Where the spans of this process go until the end of the module."""
+    """Where the spans of this process go."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    yield exporter
-    exporter.shutdown()  # drops later spans in silence; the provider would warn of each
+    return exporter
 
 
 @pytest.fixture
