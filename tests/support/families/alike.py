@@ -18,7 +18,6 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
     ),
     "What is read again there is read alike in both states.": frozenset(
         {
-            "json_complete/text: go to envelope_closed",
             "json_complete/next: go to argument",
             "literal/finish: drop",
             "literal/cut: drop",

@@ -574,6 +574,12 @@ CASES = [
         [call("f", '{"s":"a"<arg_key>t', "")],
         "length",
     ),
+    Case(
+        "white space and a marker after JSON in place of keys",
+        "qwen3_coder",
+        "</think><function=f>{}\n</think>",
+        [call("f", "{}\n</think>", "")],
+    ),
     # what DeepSeek's models write beside calls
     *(
         Case(

@@ -24,6 +24,8 @@ Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
 
 _P: Final = LiteralPart
 _BLANK, _ESCAPED, _PLAIN, _QUOTE, _STRAY, _WORD = _P.BLANK, _P.ESCAPE, _P.PLAIN, _P.QUOTE, _P.STRAY, _P.WORD
+_OUTSIDE: Final = frozenset({_P.WORD, _P.BETWEEN})
+"""The parts of text outside of elements without children, which no tag ends."""
 _BLANKS: Final = frozenset(filter(str.isspace, map(chr, range(0x3001))))
 """White space of Unicode."""
 _HEX: Final = "[0-9a-fA-F]"
@@ -415,7 +417,7 @@ class LiteralReader:
         """Return which part a tag is; if it has no meaning, its first letter is text."""
         opening = f"{self._dialect.namespace}<"
         is_whole = text.endswith(">") and text.startswith(opening)
-        if text == self._closing and signs.text_part is not _WORD:
+        if text == self._closing and signs.text_part not in _OUTSIDE:
             return _P.UNQUOTE, text
         if is_last and (self._closing.startswith(text) if signs.text_part is _PLAIN else not is_whole):
             return None, ""

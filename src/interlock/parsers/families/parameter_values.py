@@ -282,6 +282,11 @@ def _literal(node: ast.expr) -> str:
     return text
 
 
+def _any(text: str) -> str | None:
+    """Return the text if it is JSON, or the JSON of a word, dictionary or list of Python, as templates write them."""
+    return _WORDS.get(text) or _json_or_python(text, object, (ast.Dict, ast.List, ast.Tuple))
+
+
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return quote_json(node.value)
@@ -301,6 +306,6 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "boolean": _boolean,
     "object": partial(_json_or_python, kinds=dict, nodes=ast.Dict),
     "array": partial(_json_or_python, kinds=list, nodes=(ast.List, ast.Tuple)),
-    "any": partial(_json, kinds=object),
+    "any": _any,
 }
 """The conversions by type, in the order in which `convert` tries them."""
