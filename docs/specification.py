@@ -83,7 +83,7 @@ def _vector(path: Path) -> Mapping[str, Any]:
     verdict = judge.end()
     found = [
         {"rule": finding.rule, "severity": finding.severity, "event": finding.event, "deviation": finding.deviation}
-        for finding in (reported.finding for reported in verdict.reported)
+        for finding in verdict.findings
     ]
     return {"legal": verdict.legal, "events": verdict.events, "items": verdict.items, "status": verdict.status, "findings": found}
 

@@ -132,10 +132,9 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> 
         return Played(group, {}, {}, marked=False, ended=False, refused=True)
     answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
     errors, deviations = Counter[str](), Counter[str]()
-    for reported in judged.reported:
-        finding = reported.finding
+    for finding, times in judged.findings.items():
         if finding.deviation != "no-done-marker":
-            (errors if finding.severity == "error" else deviations)[finding.rule] += reported.times
+            (errors if finding.severity == "error" else deviations)[finding.rule] += times
     bodies, output, reason = events(reply.data), reply.output, reply.reason
     if api == "responses":
         ended = bool(bodies) and bodies[-1].get("type") in TERMINAL

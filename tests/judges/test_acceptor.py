@@ -55,7 +55,6 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
     assert findings(dropped("function-call", 5)) == [
         Finding(
             rule="R10",
-            severity="error",
             event=5,
             sequence_number=5,
             item="fc_0",

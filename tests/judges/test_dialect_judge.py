@@ -96,7 +96,7 @@ def test_the_option_forces_an_api():
     ],
 )
 def test_a_broken_stream_names_its_rule_and_place(data, rule, line, received):
-    findings = [each.finding for each in verdict(data).reported if each.finding.rule == rule]
+    findings = [each for each in verdict(data).findings if each.rule == rule]
     assert [(finding.line, finding.received) for finding in findings[:1]] == [(line, received)]
     assert verdict(data).rules[rule] == len(findings)
 
@@ -116,7 +116,7 @@ def test_every_rule_of_the_oracles_is_explained():
 def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> None:
     last = {**BASE, "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     judged = verdict(chunked([CHUNKS[0], last]))
-    assert [(each.finding.rule, each.finding.deviation) for each in judged.reported] == [("C2", "text-at-finish")]
+    assert [(each.rule, each.deviation) for each in judged.findings] == [("C2", "text-at-finish")]
     assert (judged.legal, judged.severities) == (True, {"error": 0, "deviation": 1, "not_judged": 0})
     state = ChatCompletionStreamState()
     for chunk in (CHUNKS[0], last):
@@ -127,12 +127,12 @@ def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> N
 def test_reasoning_in_one_field_is_a_deviation_and_another_text_in_the_other_is_an_error() -> None:
     def found(**delta):
         chunks = [CHUNKS[0], {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, CHUNKS[1]]
-        return [(each.finding.severity, each.finding.deviation) for each in verdict(chunked(chunks)).reported]
+        return [(each.severity, each.deviation) for each in verdict(chunked(chunks)).findings]
 
     thought = {**BASE, "choices": [{"index": 0, "delta": {"reasoning": "Hm"}, "finish_reason": None}]}
     assert found(reasoning="Hm") == found(reasoning_content="Hm") == [("deviation", "one-reasoning")]
     assert found(reasoning="Hm", reasoning_content="Hm") == []
-    assert [each.times for each in verdict(chunked([CHUNKS[0], *[thought] * 3, CHUNKS[1]])).reported] == [3]
+    assert [*verdict(chunked([CHUNKS[0], *[thought] * 3, CHUNKS[1]])).findings.values()] == [3]
     assert found(reasoning="Hm", reasoning_content="Oh") == [("error", "")]
 
 
@@ -158,7 +158,7 @@ def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
     call = {"index": 1, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     last = {**BASE, "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
     judged = verdict(chunked([CHUNKS[0], last]))
-    assert [(each.finding.severity, each.finding.rule) for each in judged.reported] == [("error", "C4"), ("deviation", "C2")]
+    assert [(each.severity, each.rule) for each in judged.findings] == [("error", "C4"), ("deviation", "C2")]
 
 
 def test_an_end_marker_of_messages_is_a_deviation():

@@ -48,7 +48,7 @@ def changed(events, place, **fields):
 
 
 def rules(events):
-    return [violation.rule for violation in (*check_messages(events), *check_inputs(events))]
+    return [finding.rule for finding in (*check_messages(events), *check_inputs(events))]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_legal_chat(chunks, usage):
     ],
 )
 def test_broken_chat(rule, chunks):
-    assert rule in [violation.rule for violation in check_chat(chunks)]
+    assert rule in [finding.rule for finding in check_chat(chunks)]
 
 
 def test_the_usage_of_a_chat_stream_is_requested_counted_once_and_last():

@@ -14,13 +14,13 @@ DONE = b"data: [DONE]\n\n"
 
 
 def messages(*pieces, rule="R5"):
-    return [one.finding.message for one in judge(pieces).reported if one.finding.rule == rule]
+    return [one.message for one in judge(pieces).findings if one.rule == rule]
 
 
 @each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
 def test_a_legal_stream_is_legal(path) -> None:
     verdict = judge([path.read_bytes()])
-    assert (verdict.legal, verdict.is_clean, verdict.reported) == (True, True, [])
+    assert (verdict.legal, verdict.is_clean, verdict.findings) == (True, True, {})
 
 
 def test_the_verdict_does_not_depend_on_how_the_bytes_are_split() -> None:
@@ -43,7 +43,7 @@ def test_bytes_that_are_no_stream_are_not_readable(garbage) -> None:
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b"[" * 100_000, b"\xff\xfe", b"null", b'"text"'])
 def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(data) -> None:
     verdict = judge([FRAMES.replace(b"event: response.completed", b"event: x\ndata: " + data + b"\n\nevent: response.completed")])
-    findings = [one.finding for one in verdict.reported if one.finding.message.startswith("the data is not a JSON object")]
+    findings = [one for one in verdict.findings if one.message.startswith("the data is not a JSON object")]
     assert [(one.rule, one.event, one.received) for one in findings] == [("R5", 2, "x")]
     assert (verdict.status, verdict.events) == ("completed", 4)
 
@@ -114,7 +114,7 @@ def test_the_media_type_is_judged_where_it_is_known():
         judging = Judge()
         judging.content_type(content_type)
         judging.feed(FRAMES)
-        assert len(judging.end().reported) == count
+        assert len(judging.end().findings) == count
 
 
 def test_comments_are_no_fault() -> None:
@@ -136,7 +136,7 @@ def test_findings_without_end_are_counted_and_not_kept() -> None:
     for number in range(3 * MAX_LISTED):
         judging.feed(b'event: x\ndata: {"type": "x", "sequence_number": %d, "more": 1}\n\n' % (2 * number))
     verdict = judging.end()
-    listed = [one for one in verdict.reported if one.finding.severity == "error"]
+    listed = [one for one in verdict.findings if one.severity == "error"]
     assert (len(listed), verdict.rules["R14"], verdict.rules["R2"]) == (MAX_LISTED, 3 * MAX_LISTED, 3 * MAX_LISTED - 1)
     assert verdict.severities == {"error": 3 * MAX_LISTED, "deviation": 1, "not_judged": 3 * MAX_LISTED}
 

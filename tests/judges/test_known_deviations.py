@@ -31,7 +31,7 @@ def whole_call(**added):
 
 def deviations_played(turns):
     """The deviations of both turns that a client is played, and the rules that they break."""
-    reported = [one.finding for data in turns.streams for one in judge([data]).reported]
+    reported = [one for data in turns.streams for one in judge([data]).findings]
     return {one.deviation or f"error {one.rule}" for one in reported}
 
 
@@ -121,5 +121,5 @@ def test_a_call_may_be_added_whole_but_not_be_written_again() -> None:
 
 def test_framing_that_the_standard_allows_is_a_deviation() -> None:
     frames = b"".join(b'data: {"type": "x"}\nid: 1\r\n\n' for _ in range(2))
-    assert {one.finding.deviation for one in judge([frames]).reported} >= {"framing", "no-event-line"}
+    assert {one.deviation for one in judge([frames]).findings} >= {"framing", "no-event-line"}
     assert response("completed", [])["id"] == "resp_1"

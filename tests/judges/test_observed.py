@@ -7,7 +7,7 @@ import pytest
 from each import each
 
 from interlock.judges import DEVIATIONS, Acceptor, judge
-from interlock.testing.faults import renumber
+from interlock.testing.mutations import renumber
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
 OPTIONAL = {"error", "response.queued", "response.image_generation_call.partial_image"}
@@ -47,9 +47,9 @@ def is_illegal(bodies):
 @each_stream
 def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) -> None:
     verdict = judge([path.read_bytes()])
-    errors = {one.finding.rule for one in verdict.reported if one.finding.severity == "error"}
+    errors = {one.rule for one in verdict.findings if one.severity == "error"}
     assert errors == BREAKING.get(path.stem, set())
-    assert {one.finding.deviation for one in verdict.reported} <= DEVIATIONS.keys() | {""}
+    assert {one.deviation for one in verdict.findings} <= DEVIATIONS.keys() | {""}
 
 
 @each_stream

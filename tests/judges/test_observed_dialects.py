@@ -53,8 +53,8 @@ def test_a_real_stream_has_exactly_these_findings(name) -> None:
     judge.feed(encoded(events))
     verdict = judge.end()
     assert judge.api == api
-    assert [f"{one.finding.rule} {one.finding.deviation or one.finding.message}" for one in verdict.reported] == findings
-    assert all(one.finding.rule == DEVIATIONS[one.finding.deviation].rule for one in verdict.reported if one.finding.deviation)
+    assert [f"{one.rule} {one.deviation or one.message}" for one in verdict.findings] == findings
+    assert all(one.rule == DEVIATIONS[one.deviation].rule for one in verdict.findings if one.deviation)
     assert verdict.legal is (name not in BREAKING)
 
 
@@ -66,7 +66,7 @@ def test_json_lines_with_a_byte_order_mark_are_the_same_stream(name) -> None:
         judge.feed(bytes([byte]))
     verdict = judge.end()
     assert judge.api == api
-    found = [f"{one.finding.rule} {one.finding.deviation or one.finding.message}" for one in verdict.reported]
+    found = [f"{one.rule} {one.deviation or one.message}" for one in verdict.findings]
     assert sorted(found) == sorted([*findings, f"{'C8' if api == 'chat' else 'M12'} bare-{api}-lines"])
 
 

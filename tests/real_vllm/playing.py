@@ -92,9 +92,9 @@ def verdict(data: bytes, dialect: DialectName = "openai", api: ApiName = "respon
 
 def judged(data: bytes, dialect: DialectName = "openai") -> list[dict[str, object]]:
     """Assert that both judges find a stream legal, and return its events."""
-    messages = [str(reported.finding) for reported in verdict(data, dialect).reported]
+    messages = [str(finding) for finding in verdict(data, dialect).findings]
     bodies = events(data)
-    messages += [str(violation) for violation in check_in(dialect, bodies)]
+    messages += [str(finding) for finding in check_in(dialect, bodies)]
     assert messages == [], data.decode()
     return bodies
 

@@ -21,7 +21,7 @@ def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn, a
     request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
     data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
     bodies = events(data)
-    assert [str(reported.finding) for reported in verdict(data, api=api).reported] == []
+    assert [str(finding) for finding in verdict(data, api=api).findings] == []
     output, reason = apis.read_stream(api, bodies)
     assert apis.matches(output, turn.output), output
     assert (reason == "error") is (turn.status == "failed")

@@ -96,7 +96,7 @@ def look_at(chance, data):
     for piece in pieces(chance, data):
         judging.feed(piece)
     verdict = judging.end()
-    result = CheckedSource("a", verdict, verdict.reported)
+    result = CheckedSource("a", verdict, verdict.findings)
     text = [*as_text(result, 80), *as_annotations(result), as_json([result]).decode()]
     clean("\n".join(text)).encode()
     for batch in page_batches(StreamSource("a", OpenStream(pieces(chance, data))), dialect):

@@ -97,7 +97,7 @@ def test_whatever_ends_it_both_judges_find_nothing(end):
 )
 def test_both_judges_find_a_planted_fault(bodies, rule):
     assert rule in rules(bodies)
-    assert rule in {violation.rule for violation in oracle.check(bodies)}
+    assert rule in {finding.rule for finding in oracle.check(bodies)}
 
 
 def run(*arguments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from interlock.verify.oracle import Violation, check
+from interlock.verify.oracle import Finding, check
 from interlock.verify.oracle.stream_view import JsonObject, as_object
 
 _IN_OPENAI: Final = {
@@ -23,15 +23,15 @@ _NEVER_NULL: Final = frozenset(
 """The fields that may be null in OpenAI's dialect but not in Open Responses."""
 
 
-def check_in(dialect: str, events: Sequence[Mapping[str, object]]) -> list[Violation]:
+def check_in(dialect: str, events: Sequence[Mapping[str, object]]) -> list[Finding]:
     """Validate the bodies of all events of one response in a dialect."""
     return check(events) if dialect == "openai" else check_open_responses(events)
 
 
-def check_open_responses(events: Sequence[Mapping[str, object]]) -> list[Violation]:
+def check_open_responses(events: Sequence[Mapping[str, object]]) -> list[Finding]:
     """Validate the bodies of all events of one response in the dialect of Open Responses."""
-    violations = [Violation("R14", place, wrong) for place, body in enumerate(events) for wrong in _foreign(body)]
-    return violations + check([_translate(body) for body in events])
+    findings = [Finding("R14", wrong, event=place) for place, body in enumerate(events) for wrong in _foreign(body)]
+    return findings + check([_translate(body) for body in events])
 
 
 def _translate(body: JsonObject) -> JsonObject:
@@ -50,7 +50,7 @@ def _translate(body: JsonObject) -> JsonObject:
 
 
 def _foreign(body: JsonObject) -> Iterator[str]:
-    """Yield an event's violations of Open Responses."""
+    """Yield an event's findings of Open Responses."""
     name = str(body.get("type"))
     if name in _IN_OPENAI.values():
         yield f"Open Responses has no event {name!r}"

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
-from interlock.testing.faults import renumber
 from interlock.testing.legality import Body, Chance
+from interlock.testing.mutations import renumber
 
 _Path: TypeAlias = tuple[str | int, ...]
 

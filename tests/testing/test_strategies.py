@@ -13,7 +13,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from interlock.events.conversion import to_openai
 from interlock.events.decode import SseDecoder
 from interlock.testing import ENDINGS, KINDS, RULES, assert_legal, broken_streams, findings, frames, legal_streams, sse_bytes
-from interlock.testing.faults import FAULTS
+from interlock.testing.mutations import MUTATIONS
 from interlock.verify import oracle
 
 pytestmark = pytest.mark.long
@@ -83,9 +83,9 @@ def test_broken_streams_break_the_requested_rule(rule):
     check()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule}: {fault.what}")
-def test_there_is_a_stream_for_every_fault(fault):
-    assert find(broken_streams(rule=fault.rule), lambda broken: broken.what == fault.what, settings=any_at_all)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.rule}: {mutation.what}")
+def test_every_mutation_applies_to_some_stream(mutation):
+    assert find(broken_streams(rule=mutation.rule), lambda broken: broken.what == mutation.what, settings=any_at_all)
 
 
 @few

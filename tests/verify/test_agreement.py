@@ -22,8 +22,8 @@ from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start
 from interlock.fsm.deltas import EndOutput, EndTurn, Progress, Succeed
 from interlock.judges import Acceptor
 from interlock.testing import findings
-from interlock.testing.faults import renumber
 from interlock.testing.legality import stream
+from interlock.testing.mutations import renumber
 
 STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))
@@ -54,7 +54,7 @@ def verdicts(bodies, dialect="openai"):
     """The rules that a stream breaks by the acceptor, and by the oracle."""
     return (
         {finding.rule for finding in findings(bodies, dialect=dialect)},
-        {violation.rule for violation in check_in(dialect, bodies)},
+        {finding.rule for finding in check_in(dialect, bodies)},
     )
 
 

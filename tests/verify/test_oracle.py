@@ -17,7 +17,7 @@ from interlock.events.json import as_json
 from interlock.fsm.deltas import EndOutput, Progress, Succeed
 from interlock.fsm.ids import SequentialIds
 from interlock.testing import findings
-from interlock.verify.oracle import Violation, check, orders
+from interlock.verify.oracle import Finding, check, orders
 
 
 def in_open_responses(bodies):
@@ -45,31 +45,31 @@ def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
 
 @each("name", BROKEN)
 def test_a_broken_stream_breaks_the_rule_it_is_named_after(name):
-    assert name.split("-")[0] in {violation.rule for violation in check(BROKEN[name])}
+    assert name.split("-")[0] in {finding.rule for finding in check(BROKEN[name])}
 
 
 def test_a_violation_says_where_and_what():
-    assert check(BROKEN["R2-skips"]) == [Violation("R2", 4, "sequence_number is 99 instead of 4")]
+    assert check(BROKEN["R2-skips"]) == [Finding("R2", "sequence_number is 99 instead of 4", event=4)]
 
 
 def test_a_changed_name_is_a_violation():
     bodies = [dict(body) for body in LEGAL["function-call"]]
     bodies[5]["name"] = "another"
     message = "response.function_call_arguments.done has another id or name than item 0"
-    assert check(bodies) == [Violation("R7", 5, message)]
+    assert check(bodies) == [Finding("R7", message, event=5)]
 
 
 def test_the_empty_stream_neither_opens_nor_ends():
     assert check([]) == [
-        Violation("R1", 0, "the stream opens with []"),
-        Violation("R3", 0, "there is no terminal event"),
+        Finding("R1", "the stream opens with []", event=0),
+        Finding("R3", "there is no terminal event", event=0),
     ]
 
 
 def test_every_prefix_of_a_legal_stream_lacks_its_end():
     for bodies in LEGAL.values():
         for length in range(len(bodies)):
-            assert "R3" in {violation.rule for violation in check(bodies[:length])}
+            assert "R3" in {finding.rule for finding in check(bodies[:length])}
 
 
 def test_every_event_left_out_but_a_delta_or_a_choice_breaks_a_rule():
@@ -106,16 +106,16 @@ def test_every_two_neighbours_swapped_break_a_rule_unless_they_are_of_two_items(
 
 
 def test_openai_words_are_no_words_of_open_responses():
-    violations = check_open_responses(LEGAL["reasoning"])
-    assert {violation.rule for violation in violations} == {"R14"}
-    assert "R14" in {violation.rule for violation in check_open_responses(LEGAL["fault-said"])}
+    findings = check_open_responses(LEGAL["reasoning"])
+    assert {finding.rule for finding in findings} == {"R14"}
+    assert "R14" in {finding.rule for finding in check_open_responses(LEGAL["fault-said"])}
 
 
 def test_open_responses_refuses_nulls_that_openai_allows():
     events = message(0, *text_part(0, "hi"), phase=None)
     assert check(stream(events)) == []
-    violations = check_open_responses(stream(events))
-    assert violations == [Violation("R14", place, "phase must not be null in Open Responses") for place in (2, 7)]
+    findings = check_open_responses(stream(events))
+    assert findings == [Finding("R14", "phase must not be null in Open Responses", event=place) for place in (2, 7)]
 
 
 def test_tokens_alone_rebuild_a_text_whose_logprobs_have_no_bytes():
@@ -202,7 +202,7 @@ def test_a_command_that_has_text_before_it_is_written_is_found():
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
     bodies[place] = {**bodies[place], "command": "l"}
-    assert Violation("R9", place, "a command is added with text") in check(bodies)
+    assert Finding("R9", "a command is added with text", event=place) in check(bodies)
     assert ("R9", place, "the command is added with text") in {
         (finding.rule, finding.event, finding.message) for finding in findings(bodies)
     }
@@ -212,7 +212,7 @@ def test_a_command_without_a_delta_is_found():
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     bodies = numbered([body for body in bodies if body["type"] != "response.shell_call_command.delta"])
-    assert "R9" in {violation.rule for violation in check(bodies)}
+    assert "R9" in {finding.rule for finding in check(bodies)}
     assert ("R9", "command comes without a delta") in {(finding.rule, finding.message) for finding in findings(bodies)}
 
 
@@ -224,7 +224,7 @@ def test_an_output_of_a_command_that_the_item_lacks_is_found():
     assert check(bodies) == []
     place, done = next((at, body) for at, body in enumerate(bodies) if body["type"] == "response.output_item.done")
     done["item"] = {**done["item"], "output": []}
-    assert Violation("R9", place, "the output of item 0 is not that of its commands") in check(bodies)
+    assert Finding("R9", "the output of item 0 is not that of its commands", event=place) in check(bodies)
 
 
 @pytest.mark.parametrize("logprobs", [None, [{"token": "a", "logprob": -1.0, "bytes": "a"}]])
@@ -232,7 +232,7 @@ def test_log_probabilities_of_another_type_are_found(logprobs):
     bodies = copy.deepcopy(LEGAL["message"])
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.output_text.delta")
     bodies[place]["logprobs"] = logprobs
-    assert place in {violation.index for violation in check(bodies)}
+    assert place in {finding.event for finding in check(bodies)}
     assert place in {finding.event for finding in findings(bodies)}
 
 
@@ -242,4 +242,4 @@ def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
     assert check(events) == []
     added = next(body for body in events if body["type"] == "response.output_item.added")
     added["item"] = {**added["item"], "action": {"commands": ["ls"]}}
-    assert "R9" in {violation.rule for violation in check(events)}
+    assert "R9" in {finding.rule for finding in check(events)}

@@ -14,6 +14,7 @@ dialects         the dialects of OpenAI and Open Responses
 messages         the events and objects of Anthropic's Messages
 chat             the chunks and objects of OpenAI's Chat Completions
 json             JSON encoding that accepts any text
+rulebook         the rules of streams, known deviations from them, and findings
 conversion       conversion to the types of the `openai` package; only this module imports `openai`
 
 The package exports what applications with an embedded Interlock need.

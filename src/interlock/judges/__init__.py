@@ -7,19 +7,18 @@ Another judge, `interlock.verify.oracle`, is written from the rules alone and re
     stream_items    the items of a stream: their indices and ids, their places in their lifecycles, and their texts
     automaton       the possible states of a lifecycle, inferred from events, and the edges that explain an event
     contents        the contents of events, compared with earlier events
-    fields          faults in the fields of events
-    rulebook        the rules, the deviations from them that break no client, faults and findings
+    fields          the fields of events
     dialects        judges streams of Messages and Chat Completions, and finds out which API a stream is of
     dialect_rules   the rules of these two APIs
     dialect_events  the names of their events, and the automata of the transducers that emit them
     digests         readers and digests of JSON values, and deltas compared with the full text
 """
 
+from interlock.events.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
 from interlock.judges.acceptor import Acceptor
 from interlock.judges.automaton import FiredEdge, Step
 from interlock.judges.dialects import DIALECT_RULES, AnyJudge, ApiName, DialectJudge
-from interlock.judges.judging import Judge, JudgedMessage, Reported, Verdict, judge
-from interlock.judges.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
+from interlock.judges.judging import Judge, JudgedMessage, Verdict, judge
 
 __all__ = [
     "DEVIATIONS",
@@ -34,7 +33,6 @@ __all__ = [
     "FiredEdge",
     "Judge",
     "JudgedMessage",
-    "Reported",
     "Rule",
     "Severity",
     "Step",

@@ -1,7 +1,7 @@
 """Validates the events of a stream with the lifecycles that the driver uses.
 
 For each event, the acceptor reports the rules that the event breaks, the state of the item or the response, and the events that
-would have been legal. After a fault it continues from a state in which the event is legal, so that one fault is reported once.
+would have been legal. After an illegal event it continues from a state in which the event is legal, so it reports an error once.
 It stores digests and a window of each open text, so its memory does not grow with the texts of messages and reasoning. It keeps
 the texts of calls (arguments, code, commands) and the output of shell commands.
 
@@ -19,14 +19,14 @@ from attrs import define, evolve, frozen
 from interlock.events import stream
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.json import as_text, members
+from interlock.events.rulebook import DEVIATIONS, Finding
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.lifecycles import RESPONSE
 from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton, Step
 from interlock.judges.contents import JUDGES, judge_end, judge_opening
 from interlock.judges.digests import Digest, TextDigest, digest, quote
-from interlock.judges.fields import field_faults, is_unknown_part
-from interlock.judges.rulebook import DEVIATIONS, Breach, Finding, ItemRef
-from interlock.judges.stream_items import DONE, StreamItems, TrackedItem
+from interlock.judges.fields import check_fields, is_unknown_part
+from interlock.judges.stream_items import DONE, ItemRef, StreamItems, TrackedItem
 
 _RESPONSE: Final = LifecycleAutomaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.at_state("in_progress")
@@ -35,17 +35,6 @@ _ERROR: Final = wire_name(stream.ErrorEvent)
 _OPENING: Final = frozenset(map(wire_name, (stream.Created, stream.Queued, stream.InProgress)))
 _MIN_RESUMED: Final = 2
 """The lowest first number of a resumed stream; a stream that begins with 1 lost its first event."""
-
-
-@define
-class _Occurrence:
-    """The place of a finding: an event, and the state of the response or of an item before it."""
-
-    sequence_number: int | None
-    received: str
-    state: str
-    item: ItemRef | None = None
-    line: int | None = None
 
 
 @define
@@ -64,7 +53,7 @@ class _Numbering:
     _missing: bool = False
     """Whether events since the last number have none."""
 
-    def take(self, number: object) -> list[Breach]:
+    def take(self, number: object) -> list[Finding]:
         """Check the number of an event, and expect the next."""
         expected, alternative, missing = self.expected, self._alternative, self._missing
         self._alternative = None
@@ -72,16 +61,16 @@ class _Numbering:
             self.skip()
             self._missing = True
             deviation = "unnumbered" if not number and self._last is None else ""
-            return [Breach("R2", f"sequence_number is {quote(number)} instead of a number", deviation=deviation)]
+            return [Finding("R2", f"sequence_number is {quote(number)} instead of a number", deviation)]
         begins, self._last = self._last is None, number
         self._missing = False
         self.expected = number + 1
         if begins and missing:
-            return [Breach("R2", f"sequence_number is {number}, and no earlier event has a number")]
+            return [Finding("R2", f"sequence_number is {number}, and no earlier event has a number")]
         if expected is None or number in {expected, alternative}:
             return []
         self._alternative = expected + 1
-        return [Breach("R2", f"sequence_number is {number} instead of {expected}")]
+        return [Finding("R2", f"sequence_number is {number} instead of {expected}")]
 
     def advance(self, number: int) -> None:
         """Take the expected number."""
@@ -135,6 +124,8 @@ class Acceptor:
         self._fast_path: _FastPath | None = None
         self._transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode] | None = None
         """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
+        self._ref: ItemRef | None = None
+        """The item of the last event, before it; None for an event of the response."""
         self.events = 0
         """The number of events so far."""
         self.responses = 0
@@ -191,7 +182,7 @@ class Acceptor:
         return self._judge(body, line)
 
     def skip(self) -> None:
-        """Skip an unreadable event, so that it causes no faults in the next ones."""
+        """Skip an unreadable event, so that it causes no findings in the next ones."""
         self.events += 1
         self._transition = None
         self._fast_path = None
@@ -219,182 +210,179 @@ class Acceptor:
         if self.ended:
             return []
         if self._errored_last:
-            fault = Breach("R3", "the stream ends with an error event, without a terminal event", deviation="error-is-last")
+            finding = Finding("R3", "the stream ends with an error event, without a terminal event", "error-is-last")
         else:
             items = [f"item {item.index} ({item.id}, {item.state})" for item in self.items.values() if not item.ended]
             open_items = f", with {', '.join(items)} open" if items else ""
-            fault = Breach("R3", f"the stream ends without a terminal event{open_items}", tuple(sorted(TERMINAL)))
-        return [self._finding(fault, _Occurrence(None, "", self._response.state))]
+            finding = Finding("R3", f"the stream ends without a terminal event{open_items}", expected=tuple(sorted(TERMINAL)))
+        return [evolve(finding, event=self.events, state=self._response.state, expected=self._names_in_dialect(finding))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
-        openai_body, self._transition = body, None
-        faults: list[Breach] = []
+        openai_body, self._transition, self._ref = body, None, None
+        findings: list[Finding] = []
         if self._dialect == OPEN_RESPONSES.name:
-            faults += [Breach("R14", foreign)] if (foreign := _foreign(body)) else []
+            findings += [Finding("R14", foreign)] if (foreign := _foreign(body)) else []
             openai_body = from_open_responses(body)
         elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
-            faults.append(Breach("R14", "the fields of the error are nested", deviation="nested-error"))
+            findings.append(Finding("R14", "the fields of the error are nested", "nested-error"))
             openai_body = from_open_responses(body)
         number, name = openai_body.get("sequence_number"), as_text(openai_body.get("type"))
-        place = _Occurrence(number if type(number) is int else None, as_text(body.get("type")), self._response.state, line=line)
+        state = self._response.state
         if self.ended and name == _CREATED and digest(members(openai_body.get("response")).get("id")) not in self._response_ids:
-            faults.append(Breach("R3", "another response begins; it is judged separately", deviation="another-stream"))
+            findings.append(Finding("R3", "another response begins; it is judged separately", "another-stream"))
             self._begin(0)
         if self.ended:
             deviation = "late-rate-limits" if DEVIATIONS["late-rate-limits"].covers(name) else ""
-            faults.append(Breach("R3", "comes after the terminal event", deviation=deviation))
+            findings.append(Finding("R3", "comes after the terminal event", deviation))
         else:
-            faults += self._check_resumption(name, number)
+            findings += self._check_resumption(name, number)
             event = EVENTS.get(name)
-            faults += self._check_number(number) if event or number is not None else ()
-            faults += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body, place)
+            findings += self._check_number(number) if event or number is not None else ()
+            findings += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body)
             self._errored_last = event is stream.ErrorEvent
         self.events += 1
-        return [self._finding(fault, place, self.events - 1) for fault in faults]
+        located = findings if self._ref is None else [self._ref.locate(finding) for finding in findings]
+        return [
+            evolve(
+                finding,
+                event=self.events - 1,
+                sequence_number=number if type(number) is int else None,
+                state=state if finding.item is None else finding.state,
+                received=as_text(body.get("type")),
+                expected=self._names_in_dialect(finding),
+                line=line,
+            )
+            for finding in located
+        ]
 
-    def _check_resumption(self, name: str, number: object) -> list[Breach]:
+    def _check_resumption(self, name: str, number: object) -> list[Finding]:
         """Detect a resumed stream by the number and the name of its first event."""
         if self.events or self._numbers.expected != 0 or type(number) is not int or number < _MIN_RESUMED or name in _OPENING:
             return []
         self._items.whole, self._response = False, _RESPONSE.unknown
         self._numbers.expected = None
         message = f"begins with number {number}: judged as a resumed stream (--from {number})"
-        return [Breach("R1", message, deviation="resumed")]
+        return [Finding("R1", message, "resumed")]
 
-    def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Breach]:
+    def _take_unknown(self, body: Mapping[str, object], name: str) -> list[Finding]:
         """Check an unknown event against the rules for all events."""
         if not name:
             self._forget()
-            return [Breach("R14", f"the type of the event is {quote(body.get('type'))}")]
-        faults = [Breach("R14", f"the API has no event {quote(name)}", deviation="unknown-event")]
+            return [Finding("R14", f"the type of the event is {quote(body.get('type'))}")]
+        findings = [Finding("R14", f"the API has no event {quote(name)}", "unknown-event")]
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
-            faults.append(Breach("R7", "comes after the item was done", item=item.ref))
+            findings.append(item.ref.locate(Finding("R7", "comes after the item was done")))
         if item is not None:
             item.skip(name)
-        return faults
+        return findings
 
-    def _finding(self, fault: Breach, place: _Occurrence, event: int | None = None) -> Finding:
-        item = fault.item or place.item
-        return Finding(
-            rule=fault.rule,
-            severity=DEVIATIONS[fault.deviation].severity if fault.deviation else "error",
-            event=self.events if event is None else event,
-            sequence_number=place.sequence_number,
-            item=item.id if item else None,
-            kind=item.kind if item else None,
-            state=item.state if item else place.state,
-            received=place.received,
-            expected=tuple(map(self._name_in_dialect, fault.expected)),
-            message=fault.message,
-            deviation=fault.deviation,
-            line=place.line,
-        )
+    def _names_in_dialect(self, finding: Finding) -> tuple[str, ...]:
+        """Return the names of the expected events in the stream's dialect."""
+        if self._dialect != OPEN_RESPONSES.name:
+            return finding.expected
+        return tuple(map(OPEN_RESPONSES.event_name, finding.expected))
 
-    def _name_in_dialect(self, name: str) -> str:
-        return OPEN_RESPONSES.event_name(name) if self._dialect == OPEN_RESPONSES.name else name
-
-    def _check_number(self, number: object) -> list[Breach]:
+    def _check_number(self, number: object) -> list[Finding]:
         """Check the number of an event; a stream that begins with 0 is complete."""
         if not self.events and self._numbers.expected is None and number == 0:
             self._items.whole, self._response = True, _RESPONSE.start
         return self._numbers.take(number)
 
-    def _take(self, event: type[StreamEvent], body: Mapping[str, object], place: _Occurrence) -> list[Breach]:
-        faults = field_faults(event, body)
-        readable = not any(fault.unreadable for fault in faults)
+    def _take(self, event: type[StreamEvent], body: Mapping[str, object]) -> list[Finding]:
+        findings, readable = check_fields(event, body)
         if issubclass(event, stream.ResponseEvent):
-            return faults + self._take_response_event(event, body, readable=readable)
+            return findings + self._take_response_event(event, body, readable=readable)
         if event is stream.Keepalive:
-            return faults + self._take_keepalive(wire_name(event))
-        faults += self._check_open()
+            return findings + self._take_keepalive(wire_name(event))
+        findings += self._check_open()
         if event is stream.ErrorEvent:
             self._error = True
         elif issubclass(event, stream.PartEvent | stream.SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
-            faults += self._take_item_event(event, body, place, readable=readable)
-        return faults
+            findings += self._take_item_event(event, body, readable=readable)
+        return findings
 
-    def _check_open(self) -> list[Breach]:
+    def _check_open(self) -> list[Finding]:
         """Check that the opening events came first."""
-        fault = Breach("R1", "comes before the stream has opened", self._response.legal)
+        finding = Finding("R1", "comes before the stream has opened", expected=self._response.legal)
         is_open = "in_progress" in self._response.states
         self._response = _RUNNING if is_open else _RESPONSE.union(self._response, _RUNNING)
-        return [] if is_open else [fault]
+        return [] if is_open else [finding]
 
-    def _take_keepalive(self, name: str) -> list[Breach]:
+    def _take_keepalive(self, name: str) -> list[Finding]:
         """Check a keep-alive, which may also come between the events of an edge."""
         if self._response is _RESPONSE.start:
-            return [Breach("R4a", "comes before the response is created", (_CREATED,))]
+            return [Finding("R4a", "comes before the response is created", expected=(_CREATED,))]
         following = _RESPONSE.step(self._response, name)
         if following is not None:
             self._transition = (None, self._response, name, following)
         return []
 
-    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Breach]:
+    def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Finding]:
         """Check an event of the response itself."""
-        faults: list[Breach] = []
+        findings: list[Finding] = []
         name = wire_name(event)
         following = _RESPONSE.step(self._response, name)
         if following is None:
-            faults.append(Breach("R1", "is not allowed here: the opening events come first and once", self._response.legal))
+            findings.append(
+                Finding("R1", "is not allowed here: the opening events come first and once", expected=self._response.legal)
+            )
             following = _RESPONSE.union(self._response, _RESPONSE.after(name))
         self._transition = (None, self._response, name, following)
         self._response = following
         if not readable:
-            return faults
+            return findings
         response = members(body.get("response"))
-        faults += self._check_response_id(response.get("id"))
+        findings += self._check_response_id(response.get("id"))
         if name in TERMINAL:
             items = sorted(self.items.values(), key=lambda item: 0 if self._items.whole else item.index)
-            return [*faults, *judge_end(event, response, items, from_start=self._items.whole, has_error=self._error)]
-        return [*faults, *judge_opening(event, response)]
+            return [*findings, *judge_end(event, response, items, from_start=self._items.whole, has_error=self._error)]
+        return [*findings, *judge_opening(event, response)]
 
-    def _check_response_id(self, response_id: object) -> Iterator[Breach]:
+    def _check_response_id(self, response_id: object) -> Iterator[Finding]:
         """Check that the id of the response is unchanged."""
         id_digest = digest(response_id)
         if self._response_ids and id_digest not in self._response_ids:
-            yield Breach("R7", f"the response's id is now {quote(response_id)}")
+            yield Finding("R7", f"the response's id is now {quote(response_id)}")
         self._response_ids.add(id_digest)
 
-    def _take_item_event(
-        self, event: type[StreamEvent], body: Mapping[str, object], place: _Occurrence, *, readable: bool
-    ) -> Iterable[Breach]:
+    def _take_item_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> Iterable[Finding]:
         """Check an event of an item."""
-        faults: list[Breach] = []
+        findings: list[Finding] = []
         name = wire_name(event)
         item = self._items.find(event, body)
         begins = item is None
         if item is None:
-            item, opening_faults = self._items.begin(event, body)
-            faults += opening_faults
+            item, opening_findings = self._items.begin(event, body)
+            findings += opening_findings
             if self._error and event is stream.ItemAdded:
-                faults.append(Breach("R4", "an item begins after an error event"))
+                findings.append(Finding("R4", "an item begins after an error event"))
         if item is None:
-            return faults
-        place.item = item.ref
+            return findings
+        self._ref = item.ref
         ended = item.ended
-        faults += self._items.check_address(item, event, body)
+        findings += self._items.check_address(item, event, body)
         before = item.node
-        fault = item.move(name)
+        misplaced = item.move(name)
         self._transition = (item, before, name, item.node)
-        if fault:
-            faults.append(fault)
-        if ended or (fault and event is stream.ItemAdded):
-            return faults
-        faults += self._check_turn(item, name, begins=begins)
+        if misplaced:
+            findings.append(misplaced)
+        if ended or (misplaced and event is stream.ItemAdded):
+            return findings
+        findings += self._check_turn(item, name, begins=begins)
         judge = JUDGES.get(event)
         if not readable:
             item.forget()
         elif judge is not None:
-            faults += judge(item, event, body)
-        if not faults and type(body.get("delta")) is str:
+            findings += judge(item, event, body)
+        if not findings and type(body.get("delta")) is str:
             self._fast_path = _fast_path_for(item, event, body)
-        return faults
+        return findings
 
-    def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Breach]:
+    def _check_turn(self, item: TrackedItem, event: str, *, begins: bool) -> list[Finding]:
         """Check that one item is written at a time; events of tools may come at any time."""
         current = self._current
         if item is current or (item.automaton and event in item.automaton.tool_events):
@@ -404,7 +392,7 @@ class Acceptor:
         if current is None or begins or self._permissive:
             return []
         deviation = "late-done" if event == DONE else ""
-        return [Breach("R10", f"comes while item {current.index} ({current.id}) is being written", deviation=deviation)]
+        return [Finding("R10", f"comes while item {current.index} ({current.id}) is being written", deviation)]
 
 
 def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> _FastPath | None:

@@ -1,7 +1,7 @@
 """Compares the contents of events with earlier events (rules R1, R3, R4, R7 to R13, R15 and R18 of docs/rules.md).
 
 `judge_opening` and `judge_end` check the response in the events that open and end a stream. `JUDGES` has a function for each
-event of an item that has content to compare. The function yields the faults of an event whose fields are valid, and updates the
+event of an item that has content to compare. The function yields the findings of an event whose fields are valid, and updates the
 item's state.
 """
 
@@ -16,13 +16,13 @@ from interlock.events import stream
 from interlock.events.items import TEXTS, literals_of
 from interlock.events.json import as_text, elements, members
 from interlock.events.response_object import IncompleteDetails
+from interlock.events.rulebook import DEVIATIONS, Finding
 from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
 from interlock.judges.digests import Digest, TextDigest, are_malformed, digest, digests, loose_digests, quote, value_at
-from interlock.judges.rulebook import DEVIATIONS, Breach
 from interlock.judges.stream_items import FINAL, ItemEnding, ItemOpening, TrackedItem, TrackedPart, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
-Reporter: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Breach]]
+Reporter: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Finding]]
 
 _COMMANDS: Final = ("action", "commands")
 _COMMAND: Final = "command"
@@ -45,7 +45,7 @@ _ENCRYPTED: Final = frozenset({"encrypted_content", "fingerprint"})
 _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 
 
-def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check that an item begins in progress, without text, parts or a result."""
     item = members(body.get("item"))
     opening = state.opening = ItemOpening({name: item.get(name) for name in _STABLE})
@@ -54,23 +54,23 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
         return
     status = item.get("status") or "in_progress"
     if status != "in_progress":
-        opening.faults.append(Breach("R10", f"the item began with the status {quote(status)}", deviation="status-at-added"))
+        opening.findings.append(Finding("R10", f"the item began with the status {quote(status)}", "status-at-added"))
         opening.status = as_text(status)
     for path in (("content",), ("summary",), _COMMANDS if state.kind == "shell_call" else ()):
         if path and (parts := value_at(item, path)):
             deviation = "part-at-added" if all(map(_is_empty_part, elements(parts))) else ""
-            yield Breach("R9", f"the item has {path[-1]} before its first part", deviation=deviation)
+            yield Finding("R9", f"the item has {path[-1]} before its first part", deviation)
     initial_text = value_at(item, state.own_text) if state.own_text else None
     if initial_text:
         state.text.add(as_text(initial_text))
         message = f"the item had {'.'.join(state.own_text)} before its first delta"
-        opening.faults.append(Breach("R9", message, deviation="begins-whole"))
+        opening.findings.append(Finding("R9", message, "begins-whole"))
     for name in _RESULTS:
         if item.get(name):
-            opening.faults.append(Breach("R11", f"the item had {name} before its tool ran", deviation="result-at-added"))
+            opening.findings.append(Finding("R11", f"the item had {name} before its tool ran", "result-at-added"))
 
 
-def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check that a finished item has the ids, text, status and result that its events imply."""
     item = members(body.get("item"))
     opening, status = state.opening or ItemOpening(), item.get("status")
@@ -78,12 +78,12 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
     for name, value in opening.stable.items():
         if item.get(name) != value:
             message = f"the item was added with {name} {quote(value)} and is done with {quote(item.get(name))}"
-            yield Breach("R7", message, deviation=_if_covered("unread-at-added", f"{state.kind}.{name}"))
+            yield Finding("R7", message, _if_covered("unread-at-added", f"{state.kind}.{name}"))
     yield from _early_content(state, opening)
     if status is not None and state.automaton and state.in_order and state.status not in _ends(state):
         ends = " or ".join(sorted(_ends(state)))
         message = f"the item ends with the status {quote(status)}, but its events say {ends}"
-        yield Breach("R10", message, deviation=_status_deviation(state))
+        yield Finding("R10", message, _status_deviation(state))
     yield from _whole(state, item)
     yield from _result(state, item)
 
@@ -93,15 +93,15 @@ def _if_covered(deviation: str, subject: str) -> str:
     return deviation if DEVIATIONS[deviation].covers(subject) else ""
 
 
-def _early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Breach]:
-    """Yield the faults of `added`, which waited for `done`.
+def _early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Finding]:
+    """Yield the findings of `added`, which waited for `done`.
 
     They are deviations if the item began in progress or with its final status and, except for R10, only `done` events followed.
     """
-    for fault in opening.faults:
-        harmless = opening.status in {"", state.status} and (state.only_done_events or fault.rule == "R10")
-        yield fault if harmless else evolve(fault, deviation="")
-    opening.faults = []
+    for finding in opening.findings:
+        harmless = opening.status in {"", state.status} and (state.only_done_events or finding.rule == "R10")
+        yield finding if harmless else evolve(finding, deviation="")
+    opening.findings = []
 
 
 def _ends(state: TrackedItem) -> frozenset[str]:
@@ -121,96 +121,96 @@ def _status_deviation(state: TrackedItem) -> str:
     return "status-of-tool" if ended else ""
 
 
-def _whole(state: TrackedItem, item: Body) -> Iterator[Breach]:
+def _whole(state: TrackedItem, item: Body) -> Iterator[Finding]:
     """Compare the texts and parts of a finished item with its events, and check that it is not blank."""
     if state.own_text:
         difference = state.text.compare(as_text(value_at(item, state.own_text)))
         if difference:
-            yield Breach("R9", f"the item's {'.'.join(state.own_text)} {difference}")
+            yield Finding("R9", f"the item's {'.'.join(state.own_text)} {difference}")
     for name, parts in state.parts.done.items():
         item_parts = [_digests(part) for part in elements(item.get(name))]
         if parts is not None and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             message = f"the item's {name} is not the {len(parts)} parts that were done"
-            yield Breach("R9", message, deviation="logprobs-elsewhere" if alike else "")
+            yield Finding("R9", message, "logprobs-elsewhere" if alike else "")
     if state.kind == "shell_call" and state.from_start and state.in_order and state.shell.commands != value_at(item, _COMMANDS):
-        yield Breach("R9", f"the item's commands are not the {len(state.shell.commands)} that were done")
+        yield Finding("R9", f"the item's commands are not the {len(state.shell.commands)} that were done")
     if state.shell.outputs and digest(state.shell.outputs) != digest(item.get("output")):
-        yield Breach("R9", "the item's output is not that of its commands")
+        yield Finding("R9", "the item's output is not that of its commands")
     if state.kind in _TEXT_KINDS and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
         texts = [_text(members(part)) for name in state.parts.done for part in elements(item.get(name))]
         if not "".join(texts).strip():
-            yield Breach("R18", f"a {state.kind} has no text", deviation="blank")
+            yield Finding("R18", f"a {state.kind} has no text", "blank")
         elif state.parts.first_delta is not None and not state.parts.first_delta.strip():
             message = "the item's text begins with a delta of only white space"
-            yield Breach("R18", message, deviation="blank")
+            yield Finding("R18", message, "blank")
     state.parts.done = {}
 
 
-def _result(state: TrackedItem, item: Body) -> Iterator[Breach]:
+def _result(state: TrackedItem, item: Body) -> Iterator[Finding]:
     """Check that a call has the output or the error that its status implies."""
     output, error = item.get("output"), item.get("error")
     ends = _ends(state) if state.status is None else {state.status}
     match state.kind:
         case "mcp_call" if ends == {"completed"}:
             if output is None or error is not None:
-                yield Breach("R11", "a completed call needs an output and no error")
+                yield Finding("R11", "a completed call needs an output and no error")
         case "mcp_call" if ends == {"failed"}:
             if error is None:
-                yield Breach("R11", "a failed call needs an error")
+                yield Finding("R11", "a failed call needs an error")
         case "mcp_call" if (output, error) != (None, None) and ends.isdisjoint({"completed", "failed"}):
-            yield Breach("R11", "a call that neither completed nor failed has an output or an error")
+            yield Finding("R11", "a call that neither completed nor failed has an output or an error")
         case "mcp_list_tools" if [*state.node.ends] == ["completed" if error is not None else "failed"]:
-            yield Breach("R11", "the list of tools has an error although it completed, or none although it failed")
+            yield Finding("R11", "the list of tools has an error although it completed, or none although it failed")
         case _:
             pass
 
 
-def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Store a delta of the item's text."""
     state.text.add(as_text(body.get("delta")))
     yield from ()
 
 
-def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Compare the item's full text, and its name, with earlier events."""
     name = None if state.opening is None else state.opening.stable.get("name")
     if state.opening is not None and body.get("name", name) != name:
-        yield Breach("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
+        yield Finding("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
     field = own_fields(event)[0]
     yield from _compare(field, as_text(body.get(field)), state.text, _if_covered("text-at-once", state.kind))
 
 
-def _compare(name: str, whole: str, text: TextDigest, at_once: str = "") -> Iterator[Breach]:
+def _compare(name: str, whole: str, text: TextDigest, at_once: str = "") -> Iterator[Finding]:
     """Compare a full text with its deltas; `at_once` is the deviation of a text without deltas."""
     difference = text.compare(whole)
     if difference:
-        yield Breach("R9", f"{name} {difference}")
+        yield Finding("R9", f"{name} {difference}")
     elif text.at_once:
-        yield Breach("R9", f"{name} comes without a delta", deviation=at_once)
+        yield Finding("R9", f"{name} comes without a delta", at_once)
 
 
-def judge_in_progress_again(state: TrackedItem, _event: type[StreamEvent], _body: Body) -> Iterator[Breach]:
+def judge_in_progress_again(state: TrackedItem, _event: type[StreamEvent], _body: Body) -> Iterator[Finding]:
     """Check that a call is in progress once, or twice with an approval."""
     if state.opening is None:
         return
     state.opening.repeats -= 1
     if state.from_start and state.opening.repeats < 0:
-        yield Breach("R10", "comes again; only an approved call may repeat it, once")
+        yield Finding("R10", "comes again; only an approved call may repeat it, once")
 
 
-def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check the index and the text of a shell call's command."""
     begins = event.after is Place.PART and event.before is not Place.PART
     if begins:
         state.parts.open = TrackedPart(_COMMAND, len(state.shell.commands), from_start=True)
         if body.get("command"):
-            yield Breach("R9", "the command is added with text")
+            yield Finding("R9", "the command is added with text")
     part = state.parts.open
     if part is None or part.type != _COMMAND:
         return
     if state.from_start and body.get("command_index") != part.index:
-        yield Breach("R8", f"command_index is {quote(body.get('command_index'))} instead of {part.index}")
+        yield Finding("R8", f"command_index is {quote(body.get('command_index'))} instead of {part.index}")
     if "delta" in event.__struct_fields__:
         part.text.add(as_text(body.get("delta")))
     elif not begins:
@@ -219,10 +219,10 @@ def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
         state.parts.open = None
 
 
-def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Compare the output of a shell command with its deltas."""
     if state.from_start and body.get("command_index") != state.shell.ended_count:
-        yield Breach("R8", f"command_index is {quote(body.get('command_index'))} instead of {state.shell.ended_count}")
+        yield Finding("R8", f"command_index is {quote(body.get('command_index'))} instead of {state.shell.ended_count}")
     if "delta" in event.__struct_fields__:
         for name, text in members(body.get("delta")).items():
             if text:
@@ -232,38 +232,38 @@ def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
     for name in ("stdout", "stderr"):
         text = state.shell.printed.get(name)
         if state.from_start and text is not None and text.compare("".join([as_text(one.get(name)) for one in outputs])):
-            yield Breach("R9", f"the {name} of the command is not what it printed")
+            yield Finding("R9", f"the {name} of the command is not what it printed")
     state.shell.outputs += outputs
     state.shell.printed = {}
     state.shell.ended_count += 1
 
 
-def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check that a part begins empty and with the next index of its list."""
     index, part, name = _index(event, body), members(body.get("part")), _list(event)
     expected = state.parts.next_index.get(name, index)
     state.parts.next_index[name] = index + 1
     if index != expected:
-        yield Breach("R8", f"{name}_index is {index} instead of {expected}")
+        yield Finding("R8", f"{name}_index is {index} instead of {expected}")
     if not _is_empty_part(part):
-        yield Breach("R9", "the part is not empty when it is added")
+        yield Finding("R9", "the part is not empty when it is added")
     state.parts.open = TrackedPart(as_text(part.get("type")), index, from_start=True)
 
 
-def _open_part(state: TrackedItem, event: type[StreamEvent], body: Body, type_: str) -> tuple[TrackedPart, list[Breach]]:
-    """Return the open part, and the faults in the event's index and type; open a part if none of that type is open."""
+def _open_part(state: TrackedItem, event: type[StreamEvent], body: Body, type_: str) -> tuple[TrackedPart, list[Finding]]:
+    """Return the open part, and the findings in the event's index and type; open a part if none of that type is open."""
     index, part = _index(event, body), state.parts.open
     if part is None or part.type != type_:
         state.parts.open = TrackedPart(type_, index, from_start=False)
-        return state.parts.open, [Breach("R9", f"the part began as {part.type} and is now {type_}")] if part else []
-    message = Breach("R8", f"{_list(event)}_index is {index} instead of {part.index}")
+        return state.parts.open, [Finding("R9", f"the part began as {part.type} and is now {type_}")] if part else []
+    message = Finding("R8", f"{_list(event)}_index is {index} instead of {part.index}")
     return part, [message] if part.index != index else []
 
 
-def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Store a delta of a part's text and check its log probabilities."""
-    part, faults = _open_part(state, event, body, _TYPE_OF[event])
-    yield from faults
+    part, findings = _open_part(state, event, body, _TYPE_OF[event])
+    yield from findings
     delta = as_text(body.get("delta"))
     if state.parts.first_delta is None and state.from_start:
         state.parts.first_delta = delta
@@ -274,33 +274,33 @@ def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -
             part.logprobs.add(elements(body.get("logprobs")))
 
 
-def judge_annotation(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_annotation(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check the index of an annotation."""
-    part, faults = _open_part(state, event, body, _TYPE_OF[event])
-    yield from faults
+    part, findings = _open_part(state, event, body, _TYPE_OF[event])
+    yield from findings
     if part.from_start:
         index, number = body.get("annotation_index"), len(part.annotations)
         if index != number:
-            yield Breach("R8", f"annotation_index is {quote(index)} instead of {number}")
+            yield Finding("R8", f"annotation_index is {quote(index)} instead of {number}")
         part.annotations.append(digest(body.get("annotation")))
 
 
-def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Compare the full text of a part with its deltas."""
-    part, faults = _open_part(state, event, body, _TYPE_OF[event])
-    yield from faults
+    part, findings = _open_part(state, event, body, _TYPE_OF[event])
+    yield from findings
     field = own_fields(event)[0]
     text = as_text(body.get(field))
     yield from _compare(field, text, part.text)
     yield from _logprobs(state, part, event, body)
     if part.logprobs is not None:
         if not part.logprobs.equal(elements(body.get("logprobs"))):
-            yield Breach("R15", "the logprobs are not those of the deltas")
+            yield Finding("R15", "the logprobs are not those of the deltas")
         elif not part.logprobs.rebuild(text):
-            yield Breach("R15", "the tokens of the logprobs do not make up the text", deviation="tokens-differ")
+            yield Finding("R15", "the tokens of the logprobs do not make up the text", "tokens-differ")
 
 
-def _logprobs(state: TrackedItem, part: TrackedPart, event: type[StreamEvent], body: Body) -> list[Breach]:
+def _logprobs(state: TrackedItem, part: TrackedPart, event: type[StreamEvent], body: Body) -> list[Finding]:
     """Check the log probabilities of an event; malformed ones end the comparison for its part.
 
     Omitting them is an error if an earlier event of the same name had an empty list, otherwise a deviation.
@@ -314,23 +314,23 @@ def _logprobs(state: TrackedItem, part: TrackedPart, event: type[StreamEvent], b
         return []  # `fields` reports the null
     message = "logprobs are missing, or not the log probabilities of tokens"
     deviation = "" if "logprobs" in body or wire_name(event) in state.lists_logprobs else "no-logprobs"
-    return [Breach("R15", message, deviation=deviation)]
+    return [Finding("R15", message, deviation)]
 
 
-def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Breach]:
+def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Compare a finished part with its text and annotation events."""
     whole_part = members(body.get("part"))
-    part, faults = _open_part(state, event, body, as_text(whole_part.get("type")))
-    yield from faults
+    part, findings = _open_part(state, event, body, as_text(whole_part.get("type")))
+    yield from findings
     state.parts.open = None
     message = part.text.compare(_text(whole_part))
     if message:
-        yield Breach("R9", f"the part's text {message}")
+        yield Finding("R9", f"the part's text {message}")
     if part.from_start and [digest(one) for one in elements(whole_part.get("annotations"))] != part.annotations:
-        yield Breach("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
+        yield Finding("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
     logprobs = whole_part.get("logprobs")
     if part.logprobs is not None and logprobs and (are_malformed(logprobs) or not part.logprobs.equal(elements(logprobs))):
-        yield Breach("R15", "the part's logprobs are not those of the deltas")
+        yield Finding("R15", "the part's logprobs are not those of the deltas")
     done = state.parts.done.get(_list(event))
     if done is not None:
         done.append(_digests(whole_part))
@@ -396,16 +396,16 @@ JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _judge_o
 """The function for each event with content."""
 
 
-def judge_opening(event: type[StreamEvent], response: Body) -> Iterator[Breach]:
+def judge_opening(event: type[StreamEvent], response: Body) -> Iterator[Finding]:
     """Check the response of an event that opens the stream."""
     yield from _status(event, response, "R1")
     if response.get("output"):
-        yield Breach("R13", "the response has output before the first item")
+        yield Finding("R13", "the response has output before the first item")
 
 
 def judge_end(
     event: type[StreamEvent], response: Body, items: Sequence[TrackedItem], *, from_start: bool, has_error: bool
-) -> Iterator[Breach]:
+) -> Iterator[Finding]:
     """Check the response of a terminal event.
 
     Args:
@@ -423,42 +423,42 @@ def judge_end(
     yield from _usage(response, status)
 
 
-def _status(event: type[StreamEvent], response: Body, rule: str) -> Iterator[Breach]:
+def _status(event: type[StreamEvent], response: Body, rule: str) -> Iterator[Finding]:
     if as_text(response.get("status")) not in _STATUSES[event]:
-        yield Breach(rule, f"the response has the status {quote(response.get('status'))}")
+        yield Finding(rule, f"the response has the status {quote(response.get('status'))}")
 
 
-def _failure(response: Body, status: object, items: Sequence[TrackedItem], *, has_error: bool) -> Iterator[Breach]:
+def _failure(response: Body, status: object, items: Sequence[TrackedItem], *, has_error: bool) -> Iterator[Finding]:
     error = members(response.get("error"))
     if status == "failed":
         if not (as_text(error.get("code")).strip() and as_text(error.get("message")).strip()):
-            yield Breach("R4", "the failed response lacks error.code or error.message")
+            yield Finding("R4", "the failed response lacks error.code or error.message")
     else:
         if response.get("error") is not None:
-            yield Breach("R4", f"the response has an error and the status {quote(status)}")
+            yield Finding("R4", f"the response has an error and the status {quote(status)}")
         if has_error:
-            yield Breach("R4", f"there was an error event, but the response has the status {quote(status)}")
+            yield Finding("R4", f"there was an error event, but the response has the status {quote(status)}")
     for item in items:
         if not item.ended:
             rule = "R7" if status == "completed" else "R4"
             deviation = "never-done" if item.is_complete_tool_list else ""
-            yield Breach(rule, f"item {item.index} is left open", item=item.ref, deviation=deviation)
+            yield item.ref.locate(Finding(rule, f"item {item.index} is left open", deviation))
 
 
-def _truncation(response: Body, status: object, items: Sequence[TrackedItem]) -> Iterator[Breach]:
+def _truncation(response: Body, status: object, items: Sequence[TrackedItem]) -> Iterator[Finding]:
     details = response.get("incomplete_details")
     if status == "incomplete":
         reason = as_text(members(details).get("reason"))
         if reason not in _REASONS and not (details is None and _ends_in_call(elements(response.get("output")))):
-            yield Breach("R12", f"the response is incomplete without a reason: incomplete_details is {quote(details)}")
+            yield Finding("R12", f"the response is incomplete without a reason: incomplete_details is {quote(details)}")
     elif details is not None:
-        yield Breach("R12", f"the response has incomplete_details and the status {quote(status)}")
+        yield Finding("R12", f"the response has incomplete_details and the status {quote(status)}")
     for item in items:
         if item.status == "incomplete":
             if item is not items[-1]:
-                yield Breach("R12", f"item {item.index} is incomplete, but not the last", item=item.ref)
+                yield item.ref.locate(Finding("R12", f"item {item.index} is incomplete, but not the last"))
             if status == "completed":
-                yield Breach("R12", f"the response is completed, but item {item.index} is incomplete", item=item.ref)
+                yield item.ref.locate(Finding("R12", f"the response is completed, but item {item.index} is incomplete"))
 
 
 def _ends_in_call(output: Sequence[object]) -> bool:
@@ -468,13 +468,13 @@ def _ends_in_call(output: Sequence[object]) -> bool:
     return kind == "program" or (kind.endswith("_call") and status not in {"", "completed"})  # a program has no status
 
 
-def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Breach]:
+def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Finding]:
     done = [item for item in items if item.ended]
     whole = from_start and len(done) == len(items)
     places = range(len(done)) if whole else [item.index for item in done]
     if whole and len(output) != len(done):
         deviation = "" if output else "failed-without-output" if status in _ABORTED else "without-output"
-        yield Breach("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation=deviation)
+        yield Finding("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation)
     for item, place in zip(done, places, strict=True):
         ending = item.ending
         if ending is None or ending.digests is None or not 0 <= place < len(output):
@@ -484,7 +484,7 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
         differing = [name for name in {**ending.digests, **final_digests} if ending.digests.get(name) != final_digests.get(name)]
         if differing:
             message = f"output[{place}] differs from the done event of item {item.index}: {', '.join(map(repr, differing))}"
-            yield Breach("R13", message, item=item.ref, deviation=_deviation(ending, final_item, differing))
+            yield item.ref.locate(Finding("R13", message, _deviation(ending, final_item, differing)))
 
 
 def _deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -> str:
@@ -502,18 +502,18 @@ def _deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -
     return "null-or-absent" if nulls == {*differing} else "other-in-final"
 
 
-def _usage(response: Body, status: object) -> Iterator[Breach]:
+def _usage(response: Body, status: object) -> Iterator[Finding]:
     if "usage" not in response:
-        yield Breach("R13", "the response has no usage", deviation="" if status == "completed" else "usage")
+        yield Finding("R13", "the response has no usage", "" if status == "completed" else "usage")
         return
     if response["usage"] is None:  # nobody counted the tokens
         return
     counts = members(response["usage"])
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):
         if type(members(counts.get(details)).get(count)) is not int:
-            yield Breach("R13", f"usage has no {details}.{count}", deviation="" if details in counts else "usage")
+            yield Finding("R13", f"usage has no {details}.{count}", "" if details in counts else "usage")
     match [counts.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")]:
         case [int(one), int(other), int(total)] if one + other != total:
-            yield Breach("R13", f"usage does not add up: {one} and {other} are not {total}", deviation="usage")
+            yield Finding("R13", f"usage does not add up: {one} and {other} are not {total}", "usage")
         case _:
             pass

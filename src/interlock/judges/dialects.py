@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
+from attrs import evolve
+
 from interlock.events.decode import SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import as_text, elements, is_object, members, parse
+from interlock.events.rulebook import Finding, Rule, read_rows
 from interlock.events.sse import CONTENT_TYPE
 from interlock.judges.automaton import Step
 from interlock.judges.dialect_events import DIALECT_AUTOMATA, name_chunk, name_message_event
-from interlock.judges.dialect_rules import MESSAGES_EVENTS, Violation, check_chat, check_inputs, check_messages
+from interlock.judges.dialect_rules import MESSAGES_EVENTS, check_chat, check_inputs, check_messages
 from interlock.judges.judging import DONE, MAX_LISTED, Judge, JudgedMessage, StreamDecoder, Tally, Verdict, read_body
-from interlock.judges.rulebook import DEVIATIONS, Finding, Rule, Severity, read_rows
 
 ApiName: TypeAlias = Literal["responses", "messages", "chat"]
 """An API whose streams can be judged."""
@@ -101,7 +103,7 @@ class DialectJudge:
     def content_type(self, value: str) -> None:
         """Check the value of the `Content-Type` header."""
         if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._find(self._framing_rule, 0, f"the content type is {value!r} instead of {CONTENT_TYPE}")
+            self._add(Finding(self._framing_rule, f"the content type is {value!r} instead of {CONTENT_TYPE}"))
 
     @property
     def _framing_rule(self) -> str:
@@ -152,40 +154,39 @@ class DialectJudge:
         """Validate the stream, and return the verdict."""
         for _ in self.follow_end():
             pass
-        violations = self._check_chat() if self.api == "chat" else self._check_messages()
-        for violation in violations:
-            self._find(violation.rule, violation.index, violation.message, violation.deviation)
+        findings = self._check_chat() if self.api == "chat" else self._check_messages()
+        for finding in findings:
+            self._add(finding)
         if not self._decoder.is_framed:
-            self._find(self._framing_rule, 0, "the stream has one JSON object per line", f"bare-{self.api}-lines")
+            self._add(Finding(self._framing_rule, "the stream has one JSON object per line", f"bare-{self.api}-lines"))
         return self._verdict()
 
-    def _check_chat(self) -> Iterator[Violation]:
+    def _check_chat(self) -> Iterator[Finding]:
         bodies = self._bodies[: self._marked_at]
         yield from check_chat(bodies, usage=any(body.get("usage") is not None for body in bodies))
         if self._marked_at is None:
             is_over = any(members(choice).get("finish_reason") for body in bodies for choice in elements(body.get("choices")))
             is_over |= any(body.get("error") is not None for body in bodies)
-            yield Violation("C8", len(bodies), "the stream has no end marker [DONE]", "no-marker" if is_over else "")
+            yield Finding("C8", "the stream has no end marker [DONE]", "no-marker" if is_over else "", len(bodies))
         for index in range(len(bodies), len(self._bodies)):
             deviation = "" if elements(self._bodies[index].get("choices")) else "after-marker"
-            yield Violation("C8", index, "comes after the end marker [DONE]", deviation)
+            yield Finding("C8", "comes after the end marker [DONE]", deviation, index)
 
-    def _check_messages(self) -> Iterator[Violation]:
+    def _check_messages(self) -> Iterator[Finding]:
         yield from check_messages(self._bodies)
         yield from check_inputs(self._bodies)
         if self._marked_at is not None:
-            yield Violation("M9", self._marked_at, "the stream has the end marker [DONE]", "marker")
+            yield Finding("M9", "the stream has the end marker [DONE]", "marker", self._marked_at)
         for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
             name = body.get("type")
             if not isinstance(name, str) or (message.event != name and self._decoder.is_framed):
-                yield Violation("M12", index, f"the event is {message.event!r}, and its type is {name!r:.40}")
+                yield Finding("M12", f"the event is {message.event!r}, and its type is {name!r:.40}", event=index)
 
-    def _find(self, rule: str, index: int, problem: str, deviation: str = "") -> None:
-        at = self._messages[index] if index < len(self._messages) else None
-        received = "" if at is None else as_text(self._bodies[index].get("type")) or at.event
-        line = None if at is None else at.line
-        severity: Severity = DEVIATIONS[deviation].severity if deviation else "error"
-        self.findings.append(Finding(rule, severity, index, None, None, None, "", received, (), problem, deviation, line))
+    def _add(self, finding: Finding) -> None:
+        if finding.event < len(self._messages):
+            message, body = self._messages[finding.event], self._bodies[finding.event]
+            finding = evolve(finding, received=as_text(body.get("type")) or message.event, line=message.line)
+        self.findings.append(finding)
 
     def _verdict(self) -> Verdict:
         bodies = self._bodies
@@ -202,7 +203,7 @@ class DialectJudge:
             items=blocks,
             status=next((reason for reason in reversed(reasons) if reason and isinstance(reason, str)), None),
             has_done_marker=self._marked_at is not None,
-            reported=tally.sorted,
+            findings=tally.findings,
             rules={rule: tally.rules[rule] for rule in DIALECT_RULES if rule in tally.rules},
             severities=tally.severities,
             end_findings=sorted(self.findings, key=lambda finding: finding.event)[:MAX_LISTED],

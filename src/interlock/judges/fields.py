@@ -1,4 +1,4 @@
-"""Finds faults in the fields of events (rule R14 of docs/rules.md).
+"""Checks the fields of events (rule R14 of docs/rules.md).
 
 `interlock.events.shapes` compares the fields with their types. This module drops the mismatches that other rules report, and
 finds the deviations among the rest.
@@ -12,10 +12,10 @@ from typing import Final, get_args
 from interlock.events.items import ITEMS
 from interlock.events.json import as_text, is_array, is_object, members
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
+from interlock.events.rulebook import Finding
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import ItemAdded, StreamEvent
 from interlock.judges.digests import json_type, quote
-from interlock.judges.rulebook import Breach
 
 _OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
 _OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
@@ -39,14 +39,19 @@ _FREE: Final = frozenset({"attributes", "env"})
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
-def field_faults(event: type[StreamEvent], body: Mapping[str, object]) -> list[Breach]:
-    """Return the faults in the fields of an event and of its item, part or response."""
+def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[list[Finding], bool]:
+    """Check the fields of an event and of its item, part or response.
+
+    Returns:
+        The findings, and whether the other rules can read the fields.
+    """
     whole = {**body, "response": _drop_lists(body["response"])} if "response" in body else dict(body)
-    return [
-        _field_fault(mismatch)
-        for mismatch in mismatches(whole, event, direction="stream")
-        if not _is_reported_elsewhere(mismatch, event)
-    ]
+    found = [each for each in mismatches(whole, event, direction="stream") if not _is_reported_elsewhere(each, event)]
+    findings = [*map(_finding, found)]
+    readable = all(
+        finding.deviation or mismatch.kind in {"unknown", "tag"} for finding, mismatch in zip(findings, found, strict=True)
+    )
+    return findings, readable
 
 
 def _drop_lists(response: object) -> object:
@@ -81,7 +86,7 @@ def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool
             return False
 
 
-def _field_fault(mismatch: Mismatch) -> Breach:
+def _finding(mismatch: Mismatch) -> Finding:
     last = max(at for at, step in enumerate(mismatch.path) if isinstance(step, str))
     above = [step for step in mismatch.path[:last] if isinstance(step, str)]
     field, value = param_of(mismatch.path[last:]), mismatch.value
@@ -98,12 +103,11 @@ def _field_fault(mismatch: Mismatch) -> Breach:
         message = f"{name}: {field} is {quote(value)} instead of {mismatch.expected}"
     else:
         message = f"{name}: {field} is {json_type(value)}"
-    unreadable = not deviation and mismatch.kind not in {"unknown", "tag"}
-    return Breach("R14", message, deviation=deviation, unreadable=unreadable)
+    return Finding("R14", message, deviation)
 
 
 def _deviation(mismatch: Mismatch, field: str) -> str:
-    """Return the deviation of a fault; empty for an error."""
+    """Return the deviation of a mismatch; empty for an error."""
     match mismatch.kind:
         case "unknown" if field not in _OF_ANOTHER_LEVEL:
             return "vendor-field"

@@ -15,12 +15,12 @@ from attrs import define, evolve, field, frozen
 from interlock.events.decode import BOM, SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
 from interlock.events.json import as_text, is_object, parse
+from interlock.events.rulebook import RULES, Finding, Severity
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.judges.acceptor import Acceptor
 from interlock.judges.automaton import Step
 from interlock.judges.digests import quote
-from interlock.judges.rulebook import DEVIATIONS, RULES, Finding, Severity
 
 DONE: Final = "[DONE]"
 """The data of the end marker."""
@@ -33,14 +33,6 @@ _SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 @frozen
-class Reported:
-    """A finding, and the number of times that it occurs."""
-
-    finding: Finding
-    times: int = 1
-
-
-@frozen
 class Verdict:
     """The result of validating a stream.
 
@@ -49,7 +41,8 @@ class Verdict:
         items: The kind of each item, in order; an empty string if unknown.
         status: The final status of the last response that ended; None if none did.
         has_done_marker: Whether the end marker follows the last response.
-        reported: The different findings, sorted by severity (errors first) and event, at most `MAX_LISTED` of each severity.
+        findings: The different findings, each with the number of times that it occurs: sorted by severity (errors first) and
+            event, at most `MAX_LISTED` of each severity.
         rules: The number of findings for each rule that has any, including repeats.
         severities: The number of findings of each severity, including repeats.
         responses: The number of responses in the stream.
@@ -60,7 +53,7 @@ class Verdict:
     items: Sequence[str]
     status: str | None
     has_done_marker: bool
-    reported: Sequence[Reported]
+    findings: Mapping[Finding, int]
     rules: Mapping[str, int]
     severities: Mapping[Severity, int]
     responses: int = 1
@@ -104,11 +97,12 @@ class JudgedMessage:
 class Tally:
     """The findings so far."""
 
-    listed: dict[Severity, dict[_Key, Reported]] = field(factory=lambda: {severity: {} for severity in _SEVERITIES}, init=False)
     rules: dict[str, int] = field(factory=dict[str, int], init=False)
     severities: dict[Severity, int] = field(factory=lambda: dict.fromkeys(_SEVERITIES, 0), init=False)
     latest: list[Finding] = field(factory=list[Finding], init=False)
     """The findings of the current message."""
+    _listed: dict[Severity, dict[_Key, Finding]] = field(factory=lambda: {severity: {} for severity in _SEVERITIES}, init=False)
+    _times: dict[Finding, int] = field(factory=dict[Finding, int], init=False)
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Count findings and list the new ones; a deviation is listed only once, for all items."""
@@ -117,16 +111,16 @@ class Tally:
             self.rules[finding.rule] = self.rules.get(finding.rule, 0) + 1
             self.severities[finding.severity] += 1
             key = (finding.rule, None, finding.deviation) if finding.deviation else (finding.rule, finding.item, finding.message)
-            listed = self.listed[finding.severity]
-            if key in listed:
-                listed[key] = evolve(listed[key], times=listed[key].times + 1)
-            elif len(listed) < MAX_LISTED:
-                listed[key] = Reported(finding)
+            listed = self._listed[finding.severity]
+            if key in listed or len(listed) < MAX_LISTED:
+                first = listed.setdefault(key, finding)
+                self._times[first] = self._times.get(first, 0) + 1
 
     @property
-    def sorted(self) -> list[Reported]:
-        """The listed findings, sorted by severity (errors first) and event."""
-        return [one for listed in self.listed.values() for one in sorted(listed.values(), key=lambda one: one.finding.event)]
+    def findings(self) -> Mapping[Finding, int]:
+        """The listed findings, sorted by severity (errors first) and event, each with the number of times that it occurs."""
+        by_event = (sorted(listed.values(), key=lambda finding: finding.event) for listed in self._listed.values())
+        return {finding: self._times[finding] for listed in by_event for finding in listed}
 
 
 @define
@@ -214,7 +208,7 @@ class Judge:
         """Check the value of the `Content-Type` header."""
         self._over_http = True
         if value.partition(";")[0].strip().lower() != CONTENT_TYPE:
-            self._fault("R5", f"the content type is {quote(value)} instead of {CONTENT_TYPE}")
+            self._report("R5", f"the content type is {quote(value)} instead of {CONTENT_TYPE}")
 
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, which may be split anywhere; raise `TypeError` for anything but bytes."""
@@ -243,7 +237,7 @@ class Judge:
         messages = self._decoder.feed(chunk)
         if self._framed and not self._decoder.is_framed:
             self._framed = False
-            self._fault("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
+            self._report("R5", "the stream has one JSON object per line instead of server-sent events", deviation="bare-lines")
         return messages
 
     def end(self) -> Verdict:
@@ -252,17 +246,17 @@ class Judge:
             pass
         self._tally.latest = []
         if self._decoder.without_data:
-            self._fault("R5", f"events without data: {self._decoder.without_data}")
+            self._report("R5", f"events without data: {self._decoder.without_data}")
         self._tally.add(self._acceptor.end())
         if not self._has_done_marker and self._framed:
             deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
-            self._fault("R3", "the stream has no end marker [DONE]", deviation=deviation)
+            self._report("R3", "the stream has no end marker [DONE]", deviation=deviation)
         return Verdict(
             events=self._acceptor.events,
             items=self._acceptor.kinds,
             status=self._status,
             has_done_marker=self._has_done_marker,
-            reported=self._tally.sorted,
+            findings=self._tally.findings,
             rules={rule: self._tally.rules[rule] for rule in RULES if rule in self._tally.rules},
             severities=self._tally.severities,
             responses=self._acceptor.responses,
@@ -274,7 +268,7 @@ class Judge:
         whole = not self._over_http and (message.data == DONE or read_body(message) is not None)
         problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
         body = self._take(message) if whole else None
-        self._fault("R5", problem, message.event, deviation="framing" if whole else "")
+        self._report("R5", problem, message.event, deviation="framing" if whole else "")
         return body
 
     def _take(self, message: SseMessage) -> Mapping[str, object] | None:
@@ -282,17 +276,17 @@ class Judge:
         if self._tally.latest:
             self._tally.latest = []
         self._line = message.line
-        for problem, deviation in _framing_faults(message) if self._framed else ():
-            self._fault("R5", problem, message.event, deviation=deviation)
+        for problem, deviation in _check_framing(message) if self._framed else ():
+            self._report("R5", problem, message.event, deviation=deviation)
         body = None if message.data == DONE else read_body(message)
         if self._has_done_marker and (body is None or body.get("type") != wire_name(Created)):
-            self._fault("R3", "comes after the end marker [DONE]", message.event)
+            self._report("R3", "comes after the end marker [DONE]", message.event)
             return None
         self._has_done_marker = message.data == DONE
         if self._has_done_marker:
             return None
         if body is None:
-            self._fault("R5", _unreadable(message), message.event)
+            self._report("R5", _unreadable(message), message.event)
             self._acceptor.skip()
             return None
         name = body.get("type")
@@ -300,7 +294,7 @@ class Judge:
             bare = "event" not in message.fields
             header = "there is no event line" if bare else f"the event is {quote(message.event)}"
             problem = f"{header}, and the body's type is {quote(name)}"
-            self._fault("R5", problem, message.event, deviation="no-event-line" if bare else "")
+            self._report("R5", problem, message.event, deviation="no-event-line" if bare else "")
         findings = self._acceptor.feed(body, message.line)
         if findings:
             self._tally.add(findings)
@@ -311,10 +305,9 @@ class Judge:
                 self._status = status if isinstance(status, str) else quote(status)
         return body
 
-    def _fault(self, rule: str, problem: str, received: str = "", *, deviation: str = "") -> None:
-        severity = DEVIATIONS[deviation].severity if deviation else "error"
-        number, line = self._acceptor.events, self._line if received else None
-        self._tally.add([Finding(rule, severity, number, None, None, None, "", received, (), problem, deviation, line)])
+    def _report(self, rule: str, problem: str, received: str = "", *, deviation: str = "") -> None:
+        line = self._line if received else None
+        self._tally.add([Finding(rule, problem, deviation, self._acceptor.events, received=received, line=line)])
 
 
 def judge(
@@ -346,8 +339,8 @@ def _unreadable(message: SseMessage) -> str:
     return f"the data is not a JSON object: {message.data[:40]!r}"
 
 
-def _framing_faults(message: SseMessage) -> Iterator[tuple[str, str]]:
-    """Yield the faults in the framing of a message, each with its deviation (empty for an error)."""
+def _check_framing(message: SseMessage) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the framing of a message, each with its deviation (empty for an error)."""
     if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
         return
     if message.data_lines > 1:

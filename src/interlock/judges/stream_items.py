@@ -10,11 +10,11 @@ from attrs import define, evolve, field, frozen
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.json import as_text, members
 from interlock.events.parts import OutputText
+from interlock.events.rulebook import DEVIATIONS, Finding
 from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton
 from interlock.judges.digests import Digest, LogprobsDigest, TextDigest, quote
-from interlock.judges.rulebook import DEVIATIONS, Breach, ItemRef
 
 AUTOMATA: Final[Mapping[str, LifecycleAutomaton]] = {
     kind: LifecycleAutomaton(lifecycle) for kind, lifecycle in LIFECYCLES.items()
@@ -27,6 +27,19 @@ FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 """The statuses of an item that has ended."""
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
+
+
+@frozen
+class ItemRef:
+    """An item, with its state before an event."""
+
+    id: str
+    kind: str | None
+    state: str
+
+    def locate(self, finding: Finding) -> Finding:
+        """Return a finding about this item, unless it is about another one."""
+        return finding if finding.item is not None else evolve(finding, item=self.id, kind=self.kind, state=self.state)
 
 
 @define(eq=False)
@@ -87,13 +100,13 @@ class ItemOpening:
         stable: The fields that must not change.
         status: Its status; empty for `in_progress`.
         repeats: How often `in_progress` may still come: once, and again after an approval.
-        faults: The faults that are reported at `done`.
+        findings: The findings that are reported at `done`.
     """
 
     stable: Mapping[str, object] = field(factory=dict[str, object])
     status: str = ""
     repeats: int = 1
-    faults: list[Breach] = field(factory=list[Breach])
+    findings: list[Finding] = field(factory=list[Finding])
 
 
 @frozen(eq=False)
@@ -207,18 +220,18 @@ class TrackedItem:
         if self.automaton is not None and event.startswith(f"response.{self.kind}."):
             self.node = self.automaton.reachable_from(self.node)
 
-    def move(self, event: str) -> Breach | None:
+    def move(self, event: str) -> Finding | None:
         """Move to the state after an event, named by its wire name, even if the event is illegal here.
 
         An event after the end, and a second `added`, change nothing.
 
         Returns:
-            The fault in the order of events; None if the event is legal.
+            The finding in the order of events; None if the event is legal.
         """
         if self.ended:
-            return Breach("R7", "comes after the item was done")
+            return Finding("R7", "comes after the item was done")
         if event == ADDED and self.added:
-            return Breach("R7", "the item is added a second time", self.node.legal)
+            return Finding("R7", "the item is added a second time", expected=self.node.legal)
         if event == ADDED:
             self.opening = ItemOpening()
         elif event == DONE:
@@ -229,29 +242,29 @@ class TrackedItem:
         if following is not None or automaton is None:
             self.node = following or self.node
             return None
-        fault = self._find_misplaced(event, automaton)
+        finding = self._find_misplaced(event, automaton)
         # Only the `.done` of a text is missing after its deltas; without a text, every event between `added` and `done` is.
         if event == DONE and DEVIATIONS["no-middle"].covers(self.kind) and self.only_done_events != bool(self.own_text):
-            fault = evolve(fault, deviation="no-middle")
+            finding = evolve(finding, deviation="no-middle")
         self.in_order = False
-        if fault.rule == "R8":
+        if finding.rule == "R8":
             self.parts.done = dict.fromkeys(self.parts.done, None)
         if event in automaton.events:
             # Either this event came too early, or another is missing.
             self.node = automaton.union(self.node, automaton.after(event))
-        return fault
+        return finding
 
-    def _find_misplaced(self, event: str, automaton: LifecycleAutomaton) -> Breach:
-        """Return the fault for an event that is illegal here."""
+    def _find_misplaced(self, event: str, automaton: LifecycleAutomaton) -> Finding:
+        """Return the finding for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
-            return Breach("R10", f"is not an event of {self.kind}", legal)
+            return Finding("R10", f"is not an event of {self.kind}", expected=legal)
         if event in automaton.completions and automaton.leads_to(self.node, event):
-            return Breach("R11", "reports the end of a tool that did not run", legal)
+            return Finding("R11", "reports the end of a tool that did not run", expected=legal)
         inside_part = bool(legal) and all(EVENTS[name].before in _PART_PLACES for name in legal)
         if inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):
-            return Breach("R8", "breaks the order of parts", legal)
-        return Breach("R10", f"is not allowed here in the lifecycle of {self.kind}", legal)
+            return Finding("R8", "breaks the order of parts", expected=legal)
+        return Finding("R10", f"is not allowed here in the lifecycle of {self.kind}", expected=legal)
 
 
 def is_own_text(event: type[StreamEvent]) -> bool:
@@ -301,11 +314,11 @@ class StreamItems:
             return by_id
         return by_index
 
-    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Breach]]:
+    def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Finding]]:
         """Start tracking an item at its first event, or anew at an `added` that comes after other events of it.
 
         Returns:
-            The item and its faults so far; no item if the event has no index.
+            The item and its findings so far; no item if the event has no index.
         """
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is not int:
@@ -314,40 +327,40 @@ class StreamItems:
         kind = as_text(item.get("type")) or kind_of(item_id, wire_name(event))
         before = self.items.get(index)
         if event is ItemAdded:
-            faults = [*self._check_index(index, before), *self._check_ids(kind, item)]
+            findings = [*self._check_index(index, before), *self._check_ids(kind, item)]
         else:
-            faults = [Breach("R7", "comes before its item is added", (ADDED,))] if self.whole else []
+            findings = [Finding("R7", "comes before its item is added", expected=(ADDED,))] if self.whole else []
             self._next = max(index + 1, self._next or 0)
         from_start = event is ItemAdded and (before is None or before.added)
         state = TrackedItem(item_id, index, kind, from_start, self._lists_logprobs)
         self.items[index] = self._by_id[item_id] = state
-        return state, faults
+        return state, findings
 
-    def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Breach]:
+    def check_address(self, item: TrackedItem, event: type[StreamEvent], body: Mapping[str, object]) -> list[Finding]:
         """Check the index and the id of an event against its item."""
-        faults: list[Breach] = []
+        findings: list[Finding] = []
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is int and index not in item.addresses:
-            faults.append(Breach("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
+            findings.append(Finding("R7", f"output_index is {index}, but that of item {item.id} is {item.index}"))
             item.addresses.add(index)
         item.id = item.id or item_id
         has_first_wrong_id = item_id != item.id and not any(isinstance(one, str) and one != item.id for one in item.addresses)
         if "item_id" in event.__struct_fields__ and has_first_wrong_id:
-            faults.append(Breach("R7", f"item_id is {quote(item_id)}, but that of item {item.index} is {quote(item.id)}"))
+            findings.append(Finding("R7", f"item_id is {quote(item_id)}, but that of item {item.index} is {quote(item.id)}"))
         item.addresses.add(item_id)
-        return faults
+        return findings
 
-    def _check_index(self, index: int, before: TrackedItem | None) -> list[Breach]:
+    def _check_index(self, index: int, before: TrackedItem | None) -> list[Finding]:
         """Check the index of a new item, unless the item had events before `added`."""
         if before is not None:
-            return [Breach("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
+            return [Finding("R7", f"output_index {index} already belongs to {before.id}")] if before.added else []
         expected = self._next if self._next is not None or not self.whole else 0
         self._next = index + 1
-        return [] if expected in {None, index} else [Breach("R6", f"output_index is {index} instead of {expected}")]
+        return [] if expected in {None, index} else [Finding("R6", f"output_index is {index} instead of {expected}")]
 
-    def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Breach]:
+    def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Finding]:
         """Check the ids of a new item."""
-        faults: list[Breach] = []
+        findings: list[Finding] = []
         id_prefix = f"{ITEMS[kind].prefix}_" if kind in ITEMS else ""
         for name, prefix in (("id", id_prefix), ("call_id", "call_")):
             value = item.get(name)
@@ -355,12 +368,12 @@ class StreamItems:
                 continue
             if not value.startswith(prefix):
                 message = f"the {name} {quote(value)} of the {kind} does not begin with {prefix!r}"
-                faults.append(Breach("R7", message, deviation="foreign-id"))
+                findings.append(Finding("R7", message, "foreign-id"))
             shared = name == "call_id" and kind.endswith("_output")  # an output has the id of its call
             if value in self._ids and not shared:
-                faults.append(Breach("R7", f"the {name} {quote(value)} is used twice"))
+                findings.append(Finding("R7", f"the {name} {quote(value)} is used twice"))
             self._ids.add(value)
-        return faults
+        return findings
 
 
 def _item_id(event: type[StreamEvent], body: Mapping[str, object]) -> str:

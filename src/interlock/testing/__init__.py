@@ -5,7 +5,7 @@ the strategies, and `docs/mock.md` describes the mock.
 
     legality       an assertion that a stream is legal, and legal streams of random deltas
     strategies     legal and broken streams for Hypothesis
-    faults         ways to break a stream, by rule
+    mutations      ways to break a stream, by rule
     mock           a server whose answers a test scripts
     conformance    requests to any server, whose answers are judged
     pytest_plugin  the fixture `interlock`
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from interlock.lazy import exporter
 
 if TYPE_CHECKING:
-    from interlock.testing.faults import RULES
     from interlock.testing.legality import ENDINGS, KINDS, assert_legal, findings, frames
     from interlock.testing.mock import Mock, MockRequest, MockServer, Scenario
+    from interlock.testing.mutations import RULES
     from interlock.testing.strategies import Broken, broken_streams, legal_streams, sse_bytes
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 _HOMES = {
     "mock": ("Mock", "MockRequest", "MockServer", "Scenario"),
     "strategies": ("Broken", "broken_streams", "legal_streams", "sse_bytes"),
-    "faults": ("RULES",),
+    "mutations": ("RULES",),
 }
 """The modules that define these names; `legality` defines the others."""
 

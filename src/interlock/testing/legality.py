@@ -74,7 +74,7 @@ def assert_legal(
     entries = [stream] if isinstance(stream, bytes) else [*stream]
     chunks = [entry for entry in entries if isinstance(entry, bytes)]
     if chunks:
-        results = [reported.finding for reported in judge(chunks, dialect=dialect).reported]
+        results = [*judge(chunks, dialect=dialect).findings]
     else:
         results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect)
     failures = [finding for finding in results if strict or finding.severity == "error"]

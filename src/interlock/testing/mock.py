@@ -175,7 +175,7 @@ class MockRequest:
             return []
         judge = AnyJudge()
         judge.feed(self.stream)
-        return [each.finding for each in judge.end().reported if each.finding.severity == "error"]
+        return [finding for finding in judge.end().findings if finding.severity == "error"]
 
 
 @define(eq=False)

@@ -10,8 +10,8 @@ from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ItemKind
-from interlock.testing.faults import FAULTS, RULES, StreamFault
 from interlock.testing.legality import ENDINGS, KINDS, Body, Ending, findings, frames, stream
+from interlock.testing.mutations import MUTATIONS, RULES, Mutation
 
 try:
     from hypothesis import assume
@@ -77,13 +77,13 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
     """
     if rule not in {None, *RULES}:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
-    fault: StreamFault = draw(st.sampled_from([fault for fault in FAULTS if rule in {None, fault.rule}]))
+    mutation: Mutation = draw(st.sampled_from([mutation for mutation in MUTATIONS if rule in {None, mutation.rule}]))
     chance = _HypothesisChance(draw)
-    events = copy.deepcopy(stream(chance, kinds=fault.kinds, endings=fault.endings, min_items=1, max_items=3))
-    assume(fault.apply(chance, events))
-    assume(any(finding.rule == fault.rule for finding in findings(events)))
+    events = copy.deepcopy(stream(chance, kinds=mutation.kinds, endings=mutation.endings, min_items=1, max_items=3))
+    assume(mutation.apply(chance, events))
+    assume(any(finding.rule == mutation.rule for finding in findings(events)))
     bodies = events if dialect == "openai" else [DIALECTS[dialect].convert(body) for body in events]
-    return Broken(bodies, fault.rule, fault.what)
+    return Broken(bodies, mutation.rule, mutation.what)
 
 
 @st.composite

@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 
 from interlock.dialects import ChatTransducer, MessagesTransducer
 from interlock.events.items import ITEMS, ItemKind
+from interlock.events.rulebook import Finding
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
@@ -27,14 +28,14 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.subjects import AnyItem
-from interlock.judges.dialect_rules import Violation, check_chat, check_messages
+from interlock.judges.dialect_rules import check_chat, check_messages
 from interlock.verify import oracle
 from interlock.verify.expectation import Body, Expectation, Stance, decode
 from interlock.verify.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
 
 AnyTransducer: TypeAlias = MessagesTransducer | ChatTransducer
 
-TRANSLATION_CHECKS: Final[Sequence[Callable[[Sequence[Body]], list[Violation]]]] = (
+TRANSLATION_CHECKS: Final[Sequence[Callable[[Sequence[Body]], list[Finding]]]] = (
     check_messages,
     partial(check_chat, usage=True),
 )
@@ -299,13 +300,10 @@ class Explorer:
         if digest in self.streams:
             return []
         faults = [
-            f"{violation.rule}: event {violation.index}: {violation.message}"
-            for violation in oracle.check(end.events, valid=valid)
+            f"{finding.rule}: event {finding.event}: {finding.message}" for finding in oracle.check(end.events, valid=valid)
         ]
         for translation, check in zip(end.translations, TRANSLATION_CHECKS, strict=True):
-            faults += [
-                f"{violation.rule}: event {violation.index}: {violation.message}" for violation in check(_bodies(translation))
-            ]
+            faults += [f"{finding.rule}: event {finding.event}: {finding.message}" for finding in check(_bodies(translation))]
         if driver.response != end.events[-1].get("response"):
             faults.append("R19: the response of the driver differs from the one in the terminal event")
         if not faults:

@@ -132,5 +132,5 @@ def _fault(lifecycles: Lifecycles, before: Sequence[deltas.Delta], last: deltas.
     except InjectedError:
         yield from (f"{name} was not undone" for name in driver.changes)
     frames += driver.feed([deltas.Fault("server_error", "It broke.")])
-    violations = oracle.check([decode(frame) for frame in frames])
-    yield from (f"{violation.rule}: {violation.message}" for violation in violations)
+    findings = oracle.check([decode(frame) for frame in frames])
+    yield from (f"{finding.rule}: {finding.message}" for finding in findings)

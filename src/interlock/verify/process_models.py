@@ -115,8 +115,8 @@ class _Run(Past):
 
     def faults(self) -> Iterator[str]:
         if self.started:
-            violations = oracle.check([decode(frame) for frame in self.frames])
-            yield from (f"{violation.rule}: event {violation.index}: {violation.message}" for violation in violations)
+            findings = oracle.check([decode(frame) for frame in self.frames])
+            yield from (f"{finding.rule}: event {finding.event}: {finding.message}" for finding in findings)
         elif self.frames:
             yield "a refused request has a response"
 

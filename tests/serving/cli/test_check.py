@@ -231,7 +231,7 @@ def test_the_json_output_matches_its_schema() -> None:
     report = json.loads(run(*files, "/no/such", "--json").stdout)
     assert (len(report["sources"]), list(Draft202012Validator(schema).iter_errors(report))) == (len(files) + 1, [])
     fields = schema["$defs"]["finding"]["properties"].keys()
-    assert fields == {"times", *(field.name for field in attrs.fields(Finding))}
+    assert fields == {"severity", "times", *(field.name for field in attrs.fields(Finding))}
 
 
 def test_there_is_colour_on_a_terminal() -> None:

@@ -312,7 +312,7 @@ def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -
         ("response.completed", False),
     ]
     assert [event["sequence_number"] for event in events] == [*range(len(events))]
-    assert judge([frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]).reported == []
+    assert judge([frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]).findings == {}
     assert "the disk is full" in caplog.text
 
 

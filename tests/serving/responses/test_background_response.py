@@ -248,9 +248,9 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
             return frames, [frame async for some in tail for frame in some]
 
     frames, (error,) = asyncio.run(bereft())
-    reports = judge([*frames, error, DONE]).reported
+    reports = judge([*frames, error, DONE]).findings
     renamed = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
-    assert {each.finding.deviation for each in reports} == {"error-is-last", *renamed}
+    assert {each.deviation for each in reports} == {"error-is-last", *renamed}
     event = json.loads(error.partition(b"\ndata: ")[2])
     message = "The response was deleted, or its events have expired."
     fields = {"code": "events_expired", "message": message, "param": None}
@@ -401,7 +401,7 @@ def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_st
     assert types == ["reasoning", *(["vision"] if is_item else [])]
     assert [item["status"] for item in response["output"]] == ["incomplete"] * len(types)
     if not is_item and unknown[0] != b"no event\n\n":
-        assert {each.finding.deviation for each in judge([*read_on, DONE]).reported} == {"unknown-event"}
+        assert {each.deviation for each in judge([*read_on, DONE]).findings} == {"unknown-event"}
 
 
 @define(eq=False)
@@ -444,7 +444,7 @@ def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) ->
     shared = len(seen) - count
     assert seen[:shared] == whole[:shared]
     assert json.loads(error.partition(b"\ndata: ")[2])["code"] == "events_expired"
-    assert {each.finding.deviation for each in judge([*early, DONE]).reported} == {"error-is-last"}
+    assert {each.deviation for each in judge([*early, DONE]).findings} == {"error-is-last"}
 
 
 def test_a_reader_of_events_that_the_store_has_lost_is_told_so_instead_of_an_empty_stream() -> None:

@@ -57,6 +57,6 @@ def test_all_readers_of_many_streams_receive_the_same_events_to_a_legal_end(urls
     for readers, fetched in streams:
         first, *others = [reader.frames for reader in readers]
         assert others == [first] * len(others)
-        assert judge(first).reported == []
+        assert judge(first).findings == {}
         assert fetched.body["status"] == "completed"
         assert readers[0].body["response"] == fetched.body

@@ -81,7 +81,7 @@ def terminal_event(first, second):
     assert first.frames == second.frames
     bodies = [json.loads(frame[frame.index(b"{") :]) for frame in first.frames]
     assert [body["sequence_number"] for body in bodies] == [*range(len(bodies))]
-    assert judge([*first.frames, b"data: [DONE]\n\n"]).reported == []
+    assert judge([*first.frames, b"data: [DONE]\n\n"]).findings == {}
     return bodies[-1]
 
 

@@ -43,7 +43,7 @@ def is_legal_and_true(scenario: Sequence[Delta]) -> None:
         assert expectation.compare(_as_written(with_id), bodies(new_frames)) is None
     events = bodies(frames)
     assert oracle.check(events) == []
-    assert list(judge([*frames, DONE_FRAME]).reported) == []
+    assert list(judge([*frames, DONE_FRAME]).findings) == []
     assert run.ended
 
 

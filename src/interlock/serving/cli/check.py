@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
-import attrs
 import click
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 from interlock.events.decode import BOM
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
@@ -32,7 +31,7 @@ from interlock.serving.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from interlock.judges import AnyJudge, ApiName, Deviation, Finding, Reported, Severity, Verdict
+    from interlock.judges import AnyJudge, ApiName, Deviation, Finding, Severity, Verdict
 
 ReportFormat: TypeAlias = Literal["text", "json", "github"]
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
@@ -44,6 +43,11 @@ _COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "deviation": "warn
 _STATUSES: Final[Mapping[Word, int]] = {"illegal": 1, "unreadable": UNUSABLE, "legal": 0}
 """The exit statuses, the worst first."""
 _COLOURS: Final = {"legal": "green", "illegal": "red", "unreadable": "yellow"}
+_FINDING: Final = (
+    *("rule", "severity", "event", "sequence_number", "item", "kind", "state", "received", "expected", "message", "deviation"),
+    "line",
+)
+"""The fields of a finding in JSON."""
 _SHOWN: Final = 200
 """The most bytes of a server's error that are shown."""
 _MARGIN: Final = " " * 7
@@ -60,7 +64,7 @@ class CheckedSource:
 
     source: str
     verdict: Verdict | None
-    reported: Sequence[Reported] = ()
+    findings: Mapping[Finding, int] = field(factory=dict["Finding", int])
     error: str = ""
     strict: bool = False
 
@@ -69,11 +73,11 @@ class CheckedSource:
         """The verdict in one word."""
         if self.verdict is None:
             return "unreadable"
-        return "illegal" if self.count("error") or (self.strict and self.reported) else "legal"
+        return "illegal" if self.count("error") or (self.strict and self.findings) else "legal"
 
     def count(self, severity: Severity) -> int:
         """Return how many findings have a severity, repeated ones included, as the viewer counts them."""
-        return sum(each.times for each in self.reported if each.finding.severity == severity)
+        return sum(times for finding, times in self.findings.items() if finding.severity == severity)
 
 
 @click.command(
@@ -152,8 +156,10 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         verdict = judge.end()
         if error or not verdict.readable:
             return CheckedSource(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
-        reported = [each for each in verdict.reported if ignored.isdisjoint((each.finding.rule, each.finding.deviation))]
-        return CheckedSource(display_name(name), verdict, reported, strict=strict)
+        findings = {
+            finding: times for finding, times in verdict.findings.items() if ignored.isdisjoint((finding.rule, finding.deviation))
+        }
+        return CheckedSource(display_name(name), verdict, findings, strict=strict)
 
     sys.exit(_STATUSES[_worst(_report(names, judge, "json" if json else form, width))])
 
@@ -171,7 +177,7 @@ def _report(
         elif form == "text" and result.verdict is None:
             click.echo(f"interlock: {result.source}: {result.error}", err=True)
         elif form == "text":
-            separate = len(results) > 1 and (result.reported or results[-2].reported)
+            separate = len(results) > 1 and (result.findings or results[-2].findings)
             _echo(["", *as_text(result, width)] if separate else as_text(result, width))
     if form == "json":
         click.echo(as_json(results))
@@ -199,9 +205,9 @@ def _by_rule(results: Sequence[CheckedSource]) -> Mapping[str, Mapping[str, int]
 
     sums: dict[str, Counter[str]] = {}
     for result in results:
-        for reported in result.reported:
-            sums.setdefault(reported.finding.rule, Counter())[reported.finding.severity] += reported.times
-        for rule in {reported.finding.rule for reported in result.reported}:
+        for finding, times in result.findings.items():
+            sums.setdefault(finding.rule, Counter())[finding.severity] += times
+        for rule in {finding.rule for finding in result.findings}:
             sums[rule]["streams"] += 1
     return {rule: sums[rule] for rule in (*RULES, *DIALECT_RULES) if rule in sums}
 
@@ -286,7 +292,9 @@ def _object(result: CheckedSource) -> dict[str, object]:
         "items": result.verdict.items,
         "status": result.verdict.status,
         "counts": {severity: result.count(severity) for severity in _COMMANDS},
-        "findings": [{**attrs.asdict(reported.finding), "times": reported.times} for reported in result.reported],
+        "findings": [
+            {**{name: getattr(finding, name) for name in _FINDING}, "times": times} for finding, times in result.findings.items()
+        ],
     }
 
 
@@ -295,10 +303,9 @@ def as_annotations(result: CheckedSource) -> Iterator[str]:
     file = f"file={_escape(result.source, ':,')}"
     if result.verdict is None:
         yield f"::error {file}::{_escape(result.error)}"
-    for reported in result.reported:
-        finding = reported.finding
+    for finding, times in result.findings.items():
         place = f"{file},line={finding.line or 1},title={_escape(finding.rule, ':,')}"
-        yield f"::{_COMMANDS[finding.severity]} {place}::{_escape(_sentence(reported))}"
+        yield f"::{_COMMANDS[finding.severity]} {place}::{_escape(_sentence(finding, times))}"
 
 
 def _escape(text: str, specials: str = "") -> str:
@@ -308,12 +315,12 @@ def _escape(text: str, specials: str = "") -> str:
 def as_text(result: CheckedSource, width: int) -> Iterator[str]:
     """Yield the verdict and the findings as lines of text: errors first, wrong order before wrong content."""
     yield f"{click.style(result.word, fg=_COLOURS[result.word], bold=True)}: {_summary(result)}"
-    for heading, group in _groups(result.reported):
+    for heading, group in _groups(result.findings):
         if group:
             yield ""
             yield click.style(heading, bold=True)
-            for reported in group:
-                yield from _entry(reported, width)
+            for finding in group:
+                yield from _entry(finding, result.findings[finding], width)
 
 
 def _summary(result: CheckedSource) -> str:
@@ -327,22 +334,21 @@ def _summary(result: CheckedSource) -> str:
     return f"{result.source}: {findings}{size}"
 
 
-def _groups(reported: Sequence[Reported]) -> Iterator[tuple[str, list[Reported]]]:
+def _groups(findings: Iterable[Finding]) -> Iterator[tuple[str, list[Finding]]]:
     from interlock.judges import DIALECT_RULES, RULES
 
     rules = {**RULES, **DIALECT_RULES}
     for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
-        yield heading, [each for each in reported if each.finding.severity == "error" and rules[each.finding.rule].sort == sort]
+        yield heading, [each for each in findings if each.severity == "error" and rules[each.rule].sort == sort]
     deviations = "Deviations: unusual, but well known (--strict: errors)"
     for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock (--strict: errors)")):
-        yield heading, [each for each in reported if each.finding.severity == severity]
+        yield heading, [each for each in findings if each.severity == severity]
 
 
-def _entry(reported: Reported, width: int) -> Iterator[str]:
-    finding = reported.finding
+def _entry(finding: Finding, times: int, width: int) -> Iterator[str]:
     colour = "red" if finding.severity == "error" else "yellow"
     space = width - len(_MARGIN)
-    first, *rest = textwrap.wrap(_sentence(reported), space, break_long_words=False) or [""]
+    first, *rest = textwrap.wrap(_sentence(finding, times), space, break_long_words=False) or [""]
     rest += textwrap.wrap(_place(finding), space)
     if finding.expected:
         rest += textwrap.wrap(f"expected: {', '.join(map(_short, finding.expected))}", space, break_long_words=False)
@@ -350,12 +356,11 @@ def _entry(reported: Reported, width: int) -> Iterator[str]:
     yield from (f"{_MARGIN}{line}" for line in rest)
 
 
-def _sentence(reported: Reported) -> str:
-    finding = reported.finding
+def _sentence(finding: Finding, times: int) -> str:
     event = f"{_short(finding.received)}: " if finding.received else ""
     deviation = f" [{finding.deviation}]" if finding.deviation else ""
-    times = f", {reported.times} times" if reported.times > 1 else ""
-    return f"{event}{finding.message}{deviation}{times}"
+    repeated = f", {times} times" if times > 1 else ""
+    return f"{event}{finding.message}{deviation}{repeated}"
 
 
 def _place(finding: Finding) -> str:

@@ -15,7 +15,7 @@ from interlock.events.decode import SseDecoder
 from interlock.events.json import as_text, dumps, is_array, is_object, members, parse
 from interlock.events.stream import TERMINAL, Completed
 from interlock.judges import AnyJudge, ApiName, Severity, Verdict
-from interlock.judges.fields import field_faults
+from interlock.judges.fields import check_fields
 from interlock.serving.cli.exchange import ExchangeError, SlowAnswerError, exchange
 from interlock.testing.conformance.answers import Body, parse_arguments, read_stream, read_whole
 from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
@@ -121,10 +121,9 @@ class Player:
     def _count(self, severity: Severity) -> Mapping[str, int]:
         counts = Counter[str]()
         for verdict in self._verdicts:
-            for reported in verdict.reported:
-                if reported.finding.severity == severity:
-                    name = reported.finding.deviation or reported.finding.rule
-                    counts[name] += reported.times
+            for finding, times in verdict.findings.items():
+                if finding.severity == severity:
+                    counts[finding.deviation or finding.rule] += times
         return counts
 
     def _compare(self, case: Case) -> None:
@@ -190,9 +189,10 @@ class Player:
             raise CaseEnd("fails", f"the answer is not a JSON object: {raw[:40]!r}")
         if self.api == "responses":
             event: Body = {"type": "response.completed", "sequence_number": 0, "response": answer}
-            for fault in field_faults(Completed, event):
-                if not fault.deviation:
-                    raise CaseEnd("fails", f"R14: {fault.message}")
+            findings, _ = check_fields(Completed, event)
+            for finding in findings:
+                if not finding.deviation:
+                    raise CaseEnd("fails", f"R14: {finding.message}")
         return Reply(*read_whole(self.api, answer), _usage([answer]), raw)
 
     def _refusal(self, status: int, raw: bytes) -> Exception:
@@ -355,6 +355,5 @@ _NAMES: Final = (("input", "prompt"), ("output", "completion"))
 
 def _first_error(verdicts: Sequence[Verdict]) -> str:
     """Return the first error of the verdicts, of which one has an error."""
-    reported = (each.finding for verdict in verdicts for each in verdict.reported)
-    finding = next(finding for finding in reported if finding.severity == "error")
+    finding = next(each for verdict in verdicts for each in verdict.findings if each.severity == "error")
     return ": ".join(filter(None, (finding.rule, finding.received.removeprefix("response."), finding.message)))

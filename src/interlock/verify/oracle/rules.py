@@ -1,4 +1,4 @@
-"""The rules of docs/rules.md, as functions that yield the violations of a stream.
+"""The rules of docs/rules.md, as functions that yield the findings of a stream.
 
 The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_fields` checks.
 """
@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from interlock.events.items import ITEMS
+from interlock.events.rulebook import Finding
 from interlock.events.shapes import Mismatch, mismatches, param_of
 from interlock.events.stream import EVENTS, ItemAdded, StreamEvent
 from interlock.verify.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spell
@@ -22,14 +23,13 @@ from interlock.verify.oracle.stream_view import (
     ItemView,
     JsonObject,
     Stream,
-    Violation,
     as_list,
     as_object,
     is_array,
     is_object,
 )
 
-OracleRule: TypeAlias = Callable[[Stream], Iterator[Violation]]
+OracleRule: TypeAlias = Callable[[Stream], Iterator[Finding]]
 
 _STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
 _RUNS_AGAIN: Final = LETTERS["response.mcp_call.in_progress"]
@@ -48,7 +48,7 @@ _BEGINS: Final = frozenset({"response.content_part.added", "response.reasoning_s
 _ANNOTATION: Final = "response.output_text.annotation.added"
 
 
-def r1_opening(stream: Stream) -> Iterator[Violation]:
+def r1_opening(stream: Stream) -> Iterator[Finding]:
     """R1: created and in_progress come first, once each; queued may come between them."""
     opening = [name for name in stream.names if name in _OPENING]
     expected = ["response.created", "response.in_progress"]
@@ -56,84 +56,84 @@ def r1_opening(stream: Stream) -> Iterator[Violation]:
         expected.insert(1, "response.queued")
     first = [name for name in stream.names if name != _KEEPALIVE][: len(expected)]
     if first != expected:
-        yield Violation("R1", 0, f"the stream opens with {first}")
+        yield Finding("R1", f"the stream opens with {first}", event=0)
     elif opening != expected:
-        yield Violation("R1", len(stream.events), "an opening event comes again")
+        yield Finding("R1", "an opening event comes again", event=len(stream.events))
 
 
-def r2_numbering(stream: Stream) -> Iterator[Violation]:
+def r2_numbering(stream: Stream) -> Iterator[Finding]:
     """R2: sequence_number counts the events from 0."""
     for place, body in enumerate(stream.events):
         number = body.get("sequence_number")
         if type(number) is not int or number != place:
-            yield Violation("R2", place, f"sequence_number is {number!r} instead of {place}")
+            yield Finding("R2", f"sequence_number is {number!r} instead of {place}", event=place)
 
 
-def r3_ending(stream: Stream) -> Iterator[Violation]:
+def r3_ending(stream: Stream) -> Iterator[Finding]:
     """R3: the only terminal event comes last."""
     ends = [place for place, name in enumerate(stream.names) if name in TERMINAL]
     if not ends:
-        yield Violation("R3", len(stream.events), "there is no terminal event")
+        yield Finding("R3", "there is no terminal event", event=len(stream.events))
     elif ends != [len(stream.events) - 1]:
-        yield Violation("R3", ends[0] + 1, "something follows a terminal event")
+        yield Finding("R3", "something follows a terminal event", event=ends[0] + 1)
 
 
-def r3_status(stream: Stream) -> Iterator[Violation]:
+def r3_status(stream: Stream) -> Iterator[Finding]:
     """R1, R3: the name of the event agrees with the status of the response."""
     for place, name in enumerate(stream.names):
         if name in _STATUSES and (status := stream.events[place]["response"].get("status")) not in _STATUSES[name]:
-            yield Violation("R1" if name in _OPENING else "R3", place, f"the response of {name} has the status {status}")
+            yield Finding("R1" if name in _OPENING else "R3", f"the response of {name} has the status {status}", event=place)
 
 
-def r4_failure(stream: Stream) -> Iterator[Violation]:
+def r4_failure(stream: Stream) -> Iterator[Finding]:
     """R4: only a failed response has an error; an incomplete or failed one has no open item; no item follows an error event."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
     failed, error = response.get("status") == "failed", response.get("error")
     if failed and not (error and _is_nonblank(error.get("code")) and _is_nonblank(error.get("message"))):
-        yield Violation("R4", last, "the failed response lacks error.code or error.message")
+        yield Finding("R4", "the failed response lacks error.code or error.message", event=last)
     if not failed and error is not None:
-        yield Violation("R4", last, f"a response with an error has the status {response.get('status')}")
+        yield Finding("R4", f"a response with an error has the status {response.get('status')}", event=last)
     if "error" in stream.names:
         place = stream.names.index("error")
         if not failed:
-            yield Violation("R4", place, f"there is an error event, but the response ends {response.get('status')}")
+            yield Finding("R4", f"there is an error event, but the response ends {response.get('status')}", event=place)
         if any(item.at > place for item in stream.items):
-            yield Violation("R4", place, "an item begins after an error event")
+            yield Finding("R4", "an item begins after an error event", event=place)
     if response.get("status") != "completed":
         for item in stream.items:
             if item.done is None:
-                yield Violation("R4", last, f"item {item.index} is left open")
+                yield Finding("R4", f"item {item.index} is left open", event=last)
 
 
-def r4a_silence(stream: Stream) -> Iterator[Violation]:
+def r4a_silence(stream: Stream) -> Iterator[Finding]:
     """R4a: keepalive comes after created; R3 checks that it comes before the terminal event."""
     if stream.names and stream.names[0] == _KEEPALIVE:
-        yield Violation("R4a", 0, "keepalive comes before the response is created")
+        yield Finding("R4a", "keepalive comes before the response is created", event=0)
 
 
-def r6_index(stream: Stream) -> Iterator[Violation]:
+def r6_index(stream: Stream) -> Iterator[Finding]:
     """R6: output_index is dense from 0, in the order of the added events."""
     for position, item in enumerate(stream.items):
         if item.index != position:
-            yield Violation("R6", item.at, f"output_index is {item.index} instead of {position}")
+            yield Finding("R6", f"output_index is {item.index} instead of {position}", event=item.at)
 
 
-def r7_bracket(stream: Stream) -> Iterator[Violation]:
+def r7_bracket(stream: Stream) -> Iterator[Finding]:
     """R7: an item has one added and one done event, with its other events between them."""
     for place, body in stream.orphans:
-        yield Violation("R7", place, f"{body['type']} comes before its item is added")
+        yield Finding("R7", f"{body['type']} comes before its item is added", event=place)
     for item in stream.items:
         if item.word.count(ADDED) != 1:
-            yield Violation("R7", item.end, f"item {item.index} is added {item.word.count(ADDED)} times")
+            yield Finding("R7", f"item {item.index} is added {item.word.count(ADDED)} times", event=item.end)
         if item.word.count(DONE) != 1:
-            yield Violation("R7", len(stream.events), f"item {item.index} is done {item.word.count(DONE)} times")
+            yield Finding("R7", f"item {item.index} is done {item.word.count(DONE)} times", event=len(stream.events))
         elif item.word[-1] != DONE:
-            yield Violation("R7", item.end, f"{spell(item.word[-1])} comes after item {item.index} was done")
+            yield Finding("R7", f"{spell(item.word[-1])} comes after item {item.index} was done", event=item.end)
 
 
-def r7_identity(stream: Stream) -> Iterator[Violation]:
+def r7_identity(stream: Stream) -> Iterator[Finding]:
     """R7: an item's ids, type, names and role do not change, nor does the id of the response."""
     for item in stream.items:
         for place, body in item.events:
@@ -141,16 +141,16 @@ def r7_identity(stream: Stream) -> Iterator[Violation]:
             if about is None:
                 same = body.get("item_id", item.added["id"]) == item.added["id"]
                 if not same or body.get("name", item.added.get("name")) != item.added.get("name"):
-                    yield Violation("R7", place, f"{body['type']} has another id or name than item {item.index}")
+                    yield Finding("R7", f"{body['type']} has another id or name than item {item.index}", event=place)
             elif any(about.get(field) != item.added.get(field) for field in _STABLE):
-                yield Violation("R7", place, f"item {item.index} has another id, type, name or role than in its added event")
+                yield Finding("R7", f"item {item.index} has another id, type, name or role than in its added event", event=place)
     responses = [(place, body["response"]["id"]) for place, body in enumerate(stream.events) if "response" in body]
     for place, response_id in responses:
         if response_id != responses[0][1]:
-            yield Violation("R7", place, "the id of the response has changed")
+            yield Finding("R7", "the id of the response has changed", event=place)
 
 
-def r7_ids(stream: Stream) -> Iterator[Violation]:
+def r7_ids(stream: Stream) -> Iterator[Finding]:
     """R7: ids are unique and have the prefix of their kind."""
     ids: set[str] = set()
     for item in stream.items:
@@ -159,19 +159,19 @@ def r7_ids(stream: Stream) -> Iterator[Violation]:
             if identity is None:
                 continue
             if not identity.startswith(prefix):
-                yield Violation("R7", item.at, f"the {name} {identity!r} of the {item.kind} does not begin with {prefix}")
+                yield Finding("R7", f"the {name} {identity!r} of the {item.kind} does not begin with {prefix}", event=item.at)
             shared = name == "call_id" and item.kind.endswith("_output")  # an output has the id of its call
             if identity in ids and not shared:
-                yield Violation("R7", item.at, f"the {name} {identity!r} is used twice")
+                yield Finding("R7", f"the {name} {identity!r} is used twice", event=item.at)
             ids.add(identity)
 
 
-def r8_parts(stream: Stream) -> Iterator[Violation]:
+def r8_parts(stream: Stream) -> Iterator[Finding]:
     """R8: parts are complete and do not overlap."""
     for item in stream.items:
         in_parts = item.word.translate(IN_PARTS)
         if item.done is not None and not PARTS.fullmatch(in_parts):
-            yield Violation("R8", item.at, f"the parts of item {item.index} have the events {spell(in_parts)}")
+            yield Finding("R8", f"the parts of item {item.index} have the events {spell(in_parts)}", event=item.at)
 
 
 def _of_item(item: JsonObject, field: str) -> object:
@@ -235,7 +235,7 @@ def _text_of(part: JsonObject) -> str:
     return text
 
 
-def r8_indices(stream: Stream) -> Iterator[Violation]:
+def r8_indices(stream: Stream) -> Iterator[Finding]:
     """R8: content_index and summary_index count from 0 in an item, annotation_index in a part."""
     for item in stream.items:
         counts = {"content_index": 0, "summary_index": 0}
@@ -243,14 +243,14 @@ def r8_indices(stream: Stream) -> Iterator[Violation]:
             name = "content_index" if "content_index" in part.added else "summary_index"
             for place, body in part.events:
                 if body.get(name) != counts[name]:
-                    yield Violation("R8", place, f"{name} is {body.get(name)} instead of {counts[name]}")
+                    yield Finding("R8", f"{name} is {body.get(name)} instead of {counts[name]}", event=place)
             counts[name] += 1
             numbers = [body["annotation_index"] for body in part.annotations]
             if numbers != list(range(len(numbers))):
-                yield Violation("R8", part.end, f"the annotations of a part are numbered {numbers}")
+                yield Finding("R8", f"the annotations of a part are numbered {numbers}", event=part.end)
 
 
-def r9_text(stream: Stream) -> Iterator[Violation]:
+def r9_text(stream: Stream) -> Iterator[Finding]:
     """R9: the deltas, the done event, the part and the item have the same text."""
     for item in stream.items:
         if field := TEXT_FIELDS.get(item.kind):
@@ -261,39 +261,39 @@ def r9_text(stream: Stream) -> Iterator[Violation]:
         for name, event in () if item.kind in WHOLE else (("content", "content_part"), ("summary", "reasoning_summary_part")):
             done = [part.done["part"] for part in parts if part.done["type"] == f"response.{event}.done"]
             if item.added.get(name):
-                yield Violation("R9", item.at, f"item {item.index} has {name} before its first part")
+                yield Finding("R9", f"item {item.index} has {name} before its first part", event=item.at)
             if item.done is not None and (item.done.get(name) or []) != done:
-                yield Violation("R9", item.end, f"the {name} of item {item.index} is not the parts that were done")
+                yield Finding("R9", f"the {name} of item {item.index} is not the parts that were done", event=item.end)
         yield from _commands(item)
         yield from _print(item)
 
 
-def _commands(item: ItemView) -> Iterator[Violation]:
+def _commands(item: ItemView) -> Iterator[Finding]:
     """R8, R9: compare the commands of a shell call with their deltas."""
     if item.kind != "shell_call":
         return
     if as_object(item.added.get("action")).get("commands"):
-        yield Violation("R9", item.at, f"item {item.index} has commands before its first part")
+        yield Finding("R9", f"item {item.index} has commands before its first part", event=item.at)
     commands: list[str] = []
     for place, body in item.about("shell_call_command"):
         match body["type"].rpartition(".")[2]:
             case "added":
                 commands.append(body["command"])
                 if body["command"]:
-                    yield Violation("R9", place, "a command is added with text")
+                    yield Finding("R9", "a command is added with text", event=place)
             case "delta" if commands:
                 commands[-1] += body["delta"]
             case "done" if commands and body["command"] != commands[-1]:
-                yield Violation("R9", place, "a command differs from its deltas")
+                yield Finding("R9", "a command differs from its deltas", event=place)
             case _:
                 pass
         if body["command_index"] != len(commands) - 1:
-            yield Violation("R8", place, f"command_index is {body['command_index']} instead of {len(commands) - 1}")
+            yield Finding("R8", f"command_index is {body['command_index']} instead of {len(commands) - 1}", event=place)
     if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
-        yield Violation("R9", item.end, f"the commands of item {item.index} are not the commands that were done")
+        yield Finding("R9", f"the commands of item {item.index} are not the commands that were done", event=item.end)
 
 
-def _print(item: ItemView) -> Iterator[Violation]:
+def _print(item: ItemView) -> Iterator[Finding]:
     """R8, R9: compare the outputs of a shell call with the deltas of those outputs."""
     if item.kind != "shell_call_output":
         return
@@ -301,46 +301,46 @@ def _print(item: ItemView) -> Iterator[Violation]:
     printed, count = {"stdout": "", "stderr": ""}, 0
     for place, body in item.about("shell_call_output_content"):
         if body["command_index"] != count:
-            yield Violation("R8", place, f"command_index is {body['command_index']} instead of {count}")
+            yield Finding("R8", f"command_index is {body['command_index']} instead of {count}", event=place)
         if "delta" in body:
             printed = {name: text + str(body["delta"].get(name, "")) for name, text in printed.items()}
             continue
         for name, text in printed.items():
             if text and text != "".join([str(as_object(one).get(name, "")) for one in body["output"]]):
-                yield Violation("R9", place, f"the {name} of a command is not what it printed")
+                yield Finding("R9", f"the {name} of a command is not what it printed", event=place)
         whole += body["output"]
         printed, count = {"stdout": "", "stderr": ""}, count + 1
     if count and item.done is not None and item.done.get("output") != whole:
-        yield Violation("R9", item.end, f"the output of item {item.index} is not that of its commands")
+        yield Finding("R9", f"the output of item {item.index} is not that of its commands", event=item.end)
 
 
-def _whole_text(item: ItemView, field: str) -> Iterator[Violation]:
+def _whole_text(item: ItemView, field: str) -> Iterator[Finding]:
     """Compare the deltas of an item without parts with its text."""
     text = "".join(item.texts)
     if _of_item(item.added, field):
-        yield Violation("R9", item.at, f"item {item.index} has {field} before its deltas")
+        yield Finding("R9", f"item {item.index} has {field} before its deltas", event=item.at)
     for place, body in item.events:
         if field in body and body[field] != text:
-            yield Violation("R9", place, f"{body['type']} differs from the deltas")
+            yield Finding("R9", f"{body['type']} differs from the deltas", event=place)
     if item.done is not None and _of_item(item.done, field) != text:
-        yield Violation("R9", item.end, f"the {field} of item {item.index} differs from the deltas")
+        yield Finding("R9", f"the {field} of item {item.index} differs from the deltas", event=item.end)
 
 
-def _part_text(part: _PartEvents) -> Iterator[Violation]:
+def _part_text(part: _PartEvents) -> Iterator[Finding]:
     """Compare the deltas of a part with its text."""
     text = "".join([body["delta"] for body in part.deltas])
     first, done = part.added["part"], part.done["part"]
     if first["type"] != done["type"] or first["type"] != _part_type(part.text_done["type"]):
-        yield Violation("R9", part.end, f"a part begins as {first['type']} and ends as {done['type']}")
+        yield Finding("R9", f"a part begins as {first['type']} and ends as {done['type']}", event=part.end)
         return
     if _text_of(first) or first.get("annotations") or first.get("logprobs"):
-        yield Violation("R9", part.events[0][0], "a part is not empty when it is added")
+        yield Finding("R9", "a part is not empty when it is added", event=part.events[0][0])
     if _text_of(part.text_done) != text:
-        yield Violation("R9", part.end - 1, f"{part.text_done['type']} differs from the deltas")
+        yield Finding("R9", f"{part.text_done['type']} differs from the deltas", event=part.end - 1)
     if _text_of(done) != text:
-        yield Violation("R9", part.end, "the part differs from the deltas")
+        yield Finding("R9", "the part differs from the deltas", event=part.end)
     if done.get("annotations", []) != [body["annotation"] for body in part.annotations]:
-        yield Violation("R9", part.end, "the part does not have the annotations that were added")
+        yield Finding("R9", "the part does not have the annotations that were added", event=part.end)
 
 
 def _part_type(event: str) -> str:
@@ -348,44 +348,46 @@ def _part_type(event: str) -> str:
     return event.split(".")[1].replace("reasoning_summary_text", "summary_text")
 
 
-def r10_lifecycle(stream: Stream) -> Iterator[Violation]:
+def r10_lifecycle(stream: Stream) -> Iterator[Finding]:
     """R10: the events of an item have the order of its kind and its final status."""
     for item in stream.items:
         if item.added.get("status", "in_progress") != "in_progress" and item.kind not in WHOLE:
-            yield Violation("R10", item.at, f"item {item.index} begins with the status {item.added['status']}")
+            yield Finding("R10", f"item {item.index} begins with the status {item.added['status']}", event=item.at)
         if item.done is None:
             continue
         status = item.done.get("status")
         order = ORDERS[item.kind].get(status) if isinstance(status, str | None) else None
         if order is None:
-            yield Violation("R10", item.end, f"{item.kind} cannot end with the status {status}")
+            yield Finding("R10", f"{item.kind} cannot end with the status {status}", event=item.end)
         elif not order.fullmatch(item.word):
-            yield Violation("R10", item.end, f"{item.kind} with the status {status} cannot have the events {spell(item.word)}")
+            yield Finding(
+                "R10", f"{item.kind} with the status {status} cannot have the events {spell(item.word)}", event=item.end
+            )
         if item.word.count(_RUNS_AGAIN) > (2 if item.added.get("approval_request_id") else 1):
-            yield Violation("R10", item.end, f"item {item.index} is in progress again")
+            yield Finding("R10", f"item {item.index} is in progress again", event=item.end)
 
 
-def r10_one_at_a_time(stream: Stream) -> Iterator[Violation]:
+def r10_one_at_a_time(stream: Stream) -> Iterator[Finding]:
     """R10: when an item begins, earlier items are done or wait for their tools."""
     for item, later in zip(stream.items, stream.items[1:], strict=False):
         of_tool = TOOL_EVENTS.get(item.kind, "")
         for (place, body), letter in zip(item.events, item.word, strict=True):
             if place > later.at and letter not in of_tool:
-                yield Violation("R10", place, f"{body['type']} of item {item.index} comes after item {later.index} began")
+                yield Finding("R10", f"{body['type']} of item {item.index} comes after item {later.index} began", event=place)
 
 
-def r11_truth(stream: Stream) -> Iterator[Violation]:
+def r11_truth(stream: Stream) -> Iterator[Finding]:
     """R11: a tool runs before it completes; a call is added without its result, and done with it."""
     for item in stream.items:
         if item.kind in RUNNING:
             running, *completions = RUNNING[item.kind]
             if any(letter in item.word and running not in item.word.split(letter)[0] for letter in completions):
-                yield Violation("R11", item.end, f"item {item.index} completes without {spell(running)}")
+                yield Finding("R11", f"item {item.index} completes without {spell(running)}", event=item.end)
         if item.done is not None and not _has_its_result(item.done, item.word):
-            yield Violation("R11", item.end, f"the result of item {item.index} does not fit its status or its events")
+            yield Finding("R11", f"the result of item {item.index} does not fit its status or its events", event=item.end)
         results = ("output", "outputs", "results", "result", "error", "tools")
         if item.kind not in WHOLE and any(item.added.get(field) for field in results):
-            yield Violation("R11", item.at, f"item {item.index} has a result before it ran")
+            yield Finding("R11", f"item {item.index} has a result before it ran", event=item.at)
 
 
 def _has_its_result(item: JsonObject, word: str) -> bool:
@@ -401,7 +403,7 @@ def _has_its_result(item: JsonObject, word: str) -> bool:
     return error is None and (item.get("output") is not None) == has_output
 
 
-def r12_cut(stream: Stream) -> Iterator[Violation]:
+def r12_cut(stream: Stream) -> Iterator[Finding]:
     """R12: only the last item may be incomplete; an incomplete response has a reason or ends in an unfinished call."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
@@ -414,41 +416,41 @@ def r12_cut(stream: Stream) -> Iterator[Violation]:
             or (last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed"))
         )
         if not ends_in_call and as_object(details).get("reason") not in _REASONS:
-            yield Violation("R12", last, "the incomplete response lacks its reason")
+            yield Finding("R12", "the incomplete response lacks its reason", event=last)
     elif details is not None:
-        yield Violation("R12", last, f"a response with incomplete_details has the status {response.get('status')}")
+        yield Finding("R12", f"a response with incomplete_details has the status {response.get('status')}", event=last)
     for item in stream.items:
         if item.done is not None and item.done.get("status") == "incomplete":
             if item.index != len(stream.items) - 1:
-                yield Violation("R12", item.end, f"item {item.index} is incomplete, but not the last")
+                yield Finding("R12", f"item {item.index} is incomplete, but not the last", event=item.end)
             if response.get("status") == "completed":
-                yield Violation("R12", last, f"the response is completed, but item {item.index} is incomplete")
+                yield Finding("R12", f"the response is completed, but item {item.index} is incomplete", event=last)
 
 
-def r13_final(stream: Stream) -> Iterator[Violation]:
+def r13_final(stream: Stream) -> Iterator[Finding]:
     """R13: the final response has usage and the items of the done events; the opening ones have no output."""
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
     if response["output"] != [item.done for item in stream.items if item.done is not None]:
-        yield Violation("R13", last, "the output of the final response is not the items that were done")
+        yield Finding("R13", "the output of the final response is not the items that were done", event=last)
     usage = response.get("usage", ...)
     if usage is ...:
-        yield Violation("R13", last, "there is no usage")
+        yield Finding("R13", "there is no usage", event=last)
     elif usage is None:  # nobody counted the tokens
         pass
     elif type(usage["input_tokens_details"].get("cached_tokens")) is not int or (
         type(usage["output_tokens_details"].get("reasoning_tokens")) is not int
     ):
-        yield Violation("R13", last, "usage lacks its details")
+        yield Finding("R13", "usage lacks its details", event=last)
     elif usage["total_tokens"] != usage["input_tokens"] + usage["output_tokens"]:
-        yield Violation("R13", last, "usage does not add up")
+        yield Finding("R13", "usage does not add up", event=last)
     for place, name in enumerate(stream.names):
         if name in _OPENING and stream.events[place]["response"]["output"]:
-            yield Violation("R13", place, "the response has output before the first item")
+            yield Finding("R13", "the response has output before the first item", event=place)
 
 
-def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Violation], list[Violation]]:
+def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Finding], list[Finding]]:
     """R14: compare events with their types.
 
     Args:
@@ -456,20 +458,20 @@ def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Viola
         valid: How many of the first events are known to be valid.
 
     Returns:
-        The violations without which the rules in `SOUND_SHAPE` can read the stream, and unknown fields, which they ignore.
+        The findings without which the rules in `SOUND_SHAPE` can read the stream, and unknown fields, which they ignore.
     """
-    malformed: list[Violation] = []
-    unknown: list[Violation] = []
+    malformed: list[Finding] = []
+    unknown: list[Finding] = []
     for place, body in enumerate(events[valid:], valid):
         name = body.get("type")
         event = EVENTS.get(name) if isinstance(name, str) else None
         if event is None:
-            malformed.append(Violation("R14", place, f"unknown event {name!r}"))
+            malformed.append(Finding("R14", f"unknown event {name!r}", event=place))
             continue
         for mismatch in mismatches(_without_lists(body), event, direction="stream"):
             if not _is_of_another_rule(mismatch, event):
                 is_unknown = mismatch.kind == "unknown" and len(mismatch.path) <= 2  # noqa: PLR2004 - of an event or its item
-                (unknown if is_unknown else malformed).append(Violation("R14", place, _wrong(mismatch)))
+                (unknown if is_unknown else malformed).append(Finding("R14", _wrong(mismatch), event=place))
     return malformed, unknown
 
 
@@ -515,14 +517,14 @@ def _wrong(mismatch: Mismatch) -> str:
             return f"{field} cannot be {mismatch.value!r:.80}"
 
 
-def r15_logprobs(stream: Stream) -> Iterator[Violation]:
+def r15_logprobs(stream: Stream) -> Iterator[Finding]:
     """R15: output text has logprobs in every delta and done event; they agree, and their tokens, if any, make up the text."""
     for item in stream.items:
         for place, body in item.events:
             if body["type"] in {"response.output_text.delta", "response.output_text.done"}:
                 logprobs = body.get("logprobs")
                 if logprobs is None or not all(_is_logprob(entry) for entry in logprobs):
-                    yield Violation("R15", place, f"{body['type']} has no valid logprobs")
+                    yield Finding("R15", f"{body['type']} has no valid logprobs", event=place)
                     return
         for part in _parts(item):
             if part.text_done["type"] == "response.output_text.done":
@@ -546,15 +548,15 @@ def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
     return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
 
 
-def _part_logprobs(part: _PartEvents) -> Iterator[Violation]:
+def _part_logprobs(part: _PartEvents) -> Iterator[Finding]:
     """Compare the log probabilities of a part's deltas with its text, its `<type>.done` event and the part itself."""
     entries = [entry for body in part.deltas for entry in body["logprobs"]]
     of_part = part.done["part"].get("logprobs")
     wholes = (part.text_done["logprobs"], entries if of_part is None else of_part)
     if any(_tokens(whole) != _tokens(entries) for whole in wholes):
-        yield Violation("R15", part.end, "the logprobs of a part are not those of its deltas")
+        yield Finding("R15", "the logprobs of a part are not those of its deltas", event=part.end)
     if entries and not _rebuilds(entries, _text_of(part.text_done)):
-        yield Violation("R15", part.end, "the tokens of the logprobs do not make up the text")
+        yield Finding("R15", "the tokens of the logprobs do not make up the text", event=part.end)
 
 
 def _rebuilds(entries: list[JsonObject], text: str) -> bool:
@@ -565,7 +567,7 @@ def _rebuilds(entries: list[JsonObject], text: str) -> bool:
     return data.decode(errors="replace") == text
 
 
-def r18_empties(stream: Stream) -> Iterator[Violation]:
+def r18_empties(stream: Stream) -> Iterator[Finding]:
     """R18: no message or reasoning item has blank text or a blank first delta; reasoning may have no parts."""
     for item in stream.items:
         if item.kind not in {"message", "reasoning"} or item.done is None:
@@ -575,9 +577,9 @@ def r18_empties(stream: Stream) -> Iterator[Violation]:
         if item.kind == "reasoning" and not parts:
             continue  # its content is encrypted or omitted
         if not "".join([_text_of(as_object(part)) for part in parts]).strip():
-            yield Violation("R18", item.at, f"item {item.index} is a {item.kind} without text")
+            yield Finding("R18", f"item {item.index} is a {item.kind} without text", event=item.at)
         elif not first.strip():
-            yield Violation("R18", item.at, f"item {item.index} begins with white space alone")
+            yield Finding("R18", f"item {item.index} begins with white space alone", event=item.at)
 
 
 def _final(stream: Stream) -> JsonObject | None:

@@ -17,23 +17,6 @@ DONE = LETTERS["response.output_item.done"]
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-@frozen
-class Violation:
-    """A broken rule.
-
-    Args:
-        rule: `R1` to `R18`.
-        index: The position of the event, from 0; the number of events if the stream as a whole breaks the rule.
-        message: What is wrong.
-        deviation: The name of the deviation; empty for an error.
-    """
-
-    rule: str
-    index: int
-    message: str
-    deviation: str = ""
-
-
 @define
 class ItemView:
     """The events of one output index.

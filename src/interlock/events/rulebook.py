@@ -1,6 +1,6 @@
-"""The rules of a stream, the consequences of breaking them, the departures that break no client, and faults and findings.
+"""The rules of a stream, the consequences of breaking them, the departures that break no client, and findings.
 
-A fault without a deviation is an error. The deviations include departures of OpenAI's service from its own documentation. The
+A finding without a deviation is an error. The deviations include departures of OpenAI's service from its own documentation. The
 tests in `tests/clients` play a stream with each deviation that clients can meet to every client. docs/rules.md contains these
 sentences, and `interlock check --explain` prints them.
 """
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from attrs import fields, frozen
+from attrs import field, fields, frozen
 from msgspec import convert
 
 R = TypeVar("R", "Rule", "Deviation")
@@ -458,63 +458,36 @@ DEVIATIONS: Final[Mapping[str, Deviation]] = read_rows(_DEVIATIONS, Deviation)
 
 
 @frozen
-class ItemRef:
-    """The item of a fault, with its state before the event."""
-
-    id: str
-    kind: str | None
-    state: str
-
-
-@frozen
-class Breach:
-    """A broken rule, without its place in the stream.
-
-    Args:
-        rule: `R1` to `R18`.
-        message: What is wrong.
-        expected: The wire names of the events that would have been legal, if the fault is the event itself.
-        item: The item, if it is not the event's.
-        deviation: A name in `DEVIATIONS`; empty for an error.
-        unreadable: Whether the fault is in a field that the other rules read.
-    """
-
-    rule: str
-    message: str
-    expected: tuple[str, ...] = ()
-    item: ItemRef | None = None
-    deviation: str = ""
-    unreadable: bool = False
-
-
-@frozen
 class Finding:
-    """A broken rule, with its place in the stream.
+    """A broken rule, and where a stream breaks it.
 
     Args:
-        rule: `R1` to `R18`.
-        severity: How serious it is.
-        event: The number of the event, from 0; the number of all events for a fault at the end of the stream.
-        sequence_number: The event's own number, if it has one; None if the fault is in the framing.
+        rule: Its number.
+        message: What is wrong.
+        deviation: A name in `DEVIATIONS`; empty for an error.
+        event: The number of the event, from 0; the number of all events for a finding at the end of the stream.
+        sequence_number: The event's own number, if it has one; None if the framing is wrong.
         item: The id of the item, if the finding is about one.
         kind: The kind of the item, if it is known.
-        state: The state of the item, or else of the response, before the event; empty if the fault is in the framing.
-        received: The name of the event in the stream; empty if it has none, or the fault is in the stream as a whole.
-        expected: The wire names of the events that would have been legal, if the fault is the event itself.
-        message: What is wrong.
-        deviation: The name of the deviation; empty for an error.
-        line: The line where the event begins, from 1; None if the fault is in the stream as a whole, or no bytes were read.
+        state: The state of the item, or else of the response, before the event; empty if the framing is wrong.
+        received: The name of the event in the stream; empty if it has none, or the finding is about the stream as a whole.
+        expected: The wire names of the events that would have been legal, if the event itself is wrong.
+        line: The line where the event begins, from 1; None if the finding is about the stream as a whole, or no bytes were read.
     """
 
     rule: str
-    severity: Severity
-    event: int
-    sequence_number: int | None
-    item: str | None
-    kind: str | None
-    state: str
-    received: str
-    expected: tuple[str, ...]
     message: str
     deviation: str = ""
-    line: int | None = None
+    event: int = 0
+    sequence_number: int | None = field(default=None, kw_only=True)
+    item: str | None = field(default=None, kw_only=True)
+    kind: str | None = field(default=None, kw_only=True)
+    state: str = field(default="", kw_only=True)
+    received: str = field(default="", kw_only=True)
+    expected: tuple[str, ...] = field(default=(), kw_only=True)
+    line: int | None = field(default=None, kw_only=True)
+
+    @property
+    def severity(self) -> Severity:
+        """How serious it is."""
+        return DEVIATIONS[self.deviation].severity if self.deviation else "error"

@@ -16,7 +16,7 @@ from interlock.testing.legality import ENDINGS, KINDS, Body, Chance, Ending, fin
 T = TypeVar("T")
 
 Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
-"""Changes the events of a stream in place; returns False if the fault does not apply to them."""
+"""Changes the events of a stream in place; returns False if the change does not apply to them."""
 
 # Items with output text, calls whose input the model writes, calls that the server runs, and the events that start the latter.
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
@@ -30,7 +30,7 @@ _RUN: Final = tuple(
 
 
 @frozen
-class StreamFault:
+class Mutation:
     """A way to break a stream, with the item `kinds` and stream `endings` that it applies to."""
 
     rule: str
@@ -41,7 +41,7 @@ class StreamFault:
 
 
 def renumber(events: Sequence[Body]) -> list[Body]:
-    """Renumber events, so that a fault does not break the numbering too."""
+    """Renumber events, so that a mutation does not break the numbering too."""
     return [{**body, "sequence_number": number} for number, body in enumerate(events)]
 
 
@@ -142,46 +142,46 @@ _END: Final = tuple(sorted(TERMINAL))
 _NO_ITEM: Final[Body] = {}
 
 
-FAULTS: Final = (
-    StreamFault("R1", "response.created is missing", _drop("response.created")),
-    StreamFault("R1", "response.in_progress is missing", _drop("response.in_progress")),
-    StreamFault("R1", "response.in_progress comes twice", _double("response.in_progress")),
-    StreamFault("R2", "a sequence number is missing", _set("sequence_number", ..., "")),
-    StreamFault("R2", "a sequence number is wrong", _set("sequence_number", 10_000, "")),
-    StreamFault("R3", "the terminal event is missing", _drop(*_END)),
-    StreamFault("R3", "the terminal event comes twice", _double(*_END)),
-    StreamFault("R3", "the final response is still in progress", _set("response.status", "in_progress", *_END)),
-    StreamFault("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
-    StreamFault("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
-    StreamFault("R6", "an output index is skipped", _shift_index),
-    StreamFault("R7", "an item is never added", _drop("output_item.added")),
-    StreamFault("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
-    StreamFault("R7", "an event names an item that does not exist", _set("item_id", "msg_nobody", ".delta", ".searching")),
-    StreamFault("R8", "a part does not end", _drop("content_part.done"), kinds=("message", "reasoning")),
-    StreamFault("R8", "a part does not begin", _drop("content_part.added"), kinds=("message", "reasoning")),
-    StreamFault("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
-    StreamFault("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
-    StreamFault("R9", "a delta is changed", _set("delta", "something else", ".delta")),
-    StreamFault("R10", "the input of a call does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
-    StreamFault("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
-    StreamFault("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
-    StreamFault(
+MUTATIONS: Final = (
+    Mutation("R1", "response.created is missing", _drop("response.created")),
+    Mutation("R1", "response.in_progress is missing", _drop("response.in_progress")),
+    Mutation("R1", "response.in_progress comes twice", _double("response.in_progress")),
+    Mutation("R2", "a sequence number is missing", _set("sequence_number", ..., "")),
+    Mutation("R2", "a sequence number is wrong", _set("sequence_number", 10_000, "")),
+    Mutation("R3", "the terminal event is missing", _drop(*_END)),
+    Mutation("R3", "the terminal event comes twice", _double(*_END)),
+    Mutation("R3", "the final response is still in progress", _set("response.status", "in_progress", *_END)),
+    Mutation("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
+    Mutation("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
+    Mutation("R6", "an output index is skipped", _shift_index),
+    Mutation("R7", "an item is never added", _drop("output_item.added")),
+    Mutation("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
+    Mutation("R7", "an event names an item that does not exist", _set("item_id", "msg_nobody", ".delta", ".searching")),
+    Mutation("R8", "a part does not end", _drop("content_part.done"), kinds=("message", "reasoning")),
+    Mutation("R8", "a part does not begin", _drop("content_part.added"), kinds=("message", "reasoning")),
+    Mutation("R8", "a content index is skipped", _set("content_index", 7, "content_part.added"), kinds=_TEXTS),
+    Mutation("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
+    Mutation("R9", "a delta is changed", _set("delta", "something else", ".delta")),
+    Mutation("R10", "the input of a call does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
+    Mutation("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
+    Mutation("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
+    Mutation(
         "R12",
         "the response does not say why it is incomplete",
         _set("response.incomplete_details", {}, "response.incomplete"),
         endings=("incomplete",),
     ),
-    StreamFault("R13", "there is no usage", _set("response.usage", ..., *_END)),
-    StreamFault("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
-    StreamFault("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
-    StreamFault("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
-    StreamFault("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),
-    StreamFault("R14", "an event has an unknown name", _set("type", "response.output_text.deltas", ".delta")),
-    StreamFault("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
-    StreamFault("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
+    Mutation("R13", "there is no usage", _set("response.usage", ..., *_END)),
+    Mutation("R13", "the final response has a different output", _set("response.output", [_NO_ITEM], *_END)),
+    Mutation("R14", "a field is missing", _set("output_index", ..., "output_item.added", "output_item.done", ".delta")),
+    Mutation("R14", "a field has a wrong type", _set("delta", 3, ".delta")),
+    Mutation("R14", "an item has a field that belongs to events", _set("item.sequence_number", 3, "output_item.added")),
+    Mutation("R14", "an event has an unknown name", _set("type", "response.output_text.deltas", ".delta")),
+    Mutation("R15", "there are no logprobs", _set("logprobs", ..., "output_text.delta", "output_text.done"), kinds=_TEXTS),
+    Mutation("R18", "a message begins with white space", _lead_with_space, kinds=_TEXTS),
 )
-RULES: Final = tuple(dict.fromkeys(fault.rule for fault in FAULTS))
-"""The rules that `FAULTS` can break."""
+RULES: Final = tuple(dict.fromkeys(mutation.rule for mutation in MUTATIONS))
+"""The rules that `MUTATIONS` can break."""
 
 
 class _FirstChoice:
@@ -200,8 +200,10 @@ class _FirstChoice:
 
 def break_rule(events: Sequence[Body], rule: str) -> list[Body] | None:
     """Return a legal stream with a change that breaks a rule, always the same one; None if the stream has no place for one."""
-    for fault in FAULTS:
+    for mutation in MUTATIONS:
         changed = copy.deepcopy([*events])
-        if fault.rule == rule and fault.apply(_FirstChoice(), changed) and rule in {each.rule for each in findings(changed)}:
+        if mutation.rule != rule or not mutation.apply(_FirstChoice(), changed):
+            continue
+        if rule in {finding.rule for finding in findings(changed)}:
             return changed
     return None
