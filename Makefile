@@ -43,9 +43,9 @@ test: lint ## Style, types, layers and all tests but the long ones; run it after
 	$(PYTEST) -m 'not long'
 
 .PHONY: lint
-lint: .venv/.dev ## Style by ruff, types by mypy, and layers: imports in one direction, no circle, and no IO below serving
+lint: .venv/.dev ## Style by ruff, types by mypy, and layers: imports in one direction, and no IO below serving
 	{ $(BIN)/mypy && $(BIN)/mypy tests/typing; } & mypy=$$!; \
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/python release/layers.py && wait $$mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && wait $$mypy
 
 .PHONY: check
 check: coverage prove floor ## What `make test` leaves out: pyright, coverage, the long tests, the oldest SDK; run it before a merge
@@ -77,7 +77,7 @@ floor: .venv-floor/.test ## The tests that meet the openai package, under the ol
 
 .PHONY: docs
 docs: .venv/.dev ## Write the generated pages and pictures of docs/
-	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/generators/generate.py
 
 # The page of the viewer: its source is in viewer/, its bundle in src/interlock/serving/view/page is kept in the repository, so that whoever
 # installs from it needs no Node.js. The Node.js that builds it comes into .venv from the package index.
@@ -94,11 +94,11 @@ test-viewer: .venv/.viewer viewer/node_modules/.installed ## Tests of the viewer
 
 .PHONY: site
 site: .venv/.dev ## Build the documentation site in build/site/html, with warnings as errors
-	$(BIN)/python release/site.py
+	$(BIN)/python docs/generators/build_site.py
 
 .PHONY: dist
 dist: .venv/.dev ## Build sdist and wheel into dist/, and try both where the repository is not
-	$(BIN)/python release/dist.py
+	$(BIN)/python .ci/dist.py
 
 # Real engines on the CPU: a build of vLLM from the package index, in an environment of its own. VLLM= names another release.
 VLLM ?= 0.32.0

@@ -51,7 +51,7 @@ def stream(number: int) -> bytes:
     Args:
         number: How many deltas it has.
     """
-    head, tail = (ROOT / "tests" / "corpus" / "legal" / "message.sse").read_bytes().split(b"event: response.output_text.delta", 1)
+    head, tail = (ROOT / "examples" / "streams" / "message.sse").read_bytes().split(b"event: response.output_text.delta", 1)
     ending = b"event: response.output_text.done" + tail.split(b"event: response.output_text.done", 1)[1]
     return head + b"".join(DELTA % (at % 997, at + 4) for at in range(number)) + ending
 

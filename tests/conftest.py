@@ -4,12 +4,19 @@ import gc
 from contextlib import suppress
 
 import pytest
+from corpus_streams import make_corpus
 
 with suppress(ModuleNotFoundError):  # the environment of a GPU may lack it
     from hypothesis import settings
 
     settings.register_profile("same", deadline=None, derandomize=True)  # the campaigns of the Makefile try others
     settings.load_profile("same")
+
+
+def pytest_configure(config):
+    """Write the corpus, once for all workers."""
+    if not hasattr(config, "workerinput"):
+        make_corpus.main()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from corpus_streams.make_corpus import corpus
 
 from interlock.serving.cli.commands import app
 
@@ -32,3 +33,10 @@ def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
         _, *arguments = shlex.split(command)
         printed = CliRunner().invoke(app, arguments).stdout
         assert [each.rstrip() for each in printed.splitlines()][-int(last or 0) :] == expected.splitlines()
+
+
+def test_the_example_streams_are_those_of_the_corpus():
+    streams = {path.name: data for path, data in corpus().items()}
+    examples = [*(ROOT / "examples" / "streams").iterdir()]
+    assert len(examples) == 5
+    assert [path.name for path in examples if path.read_bytes() != streams[path.name]] == []

@@ -3,12 +3,10 @@ import json
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
-from corpus_streams.make_corpus import CORPUS, corpus
 from each import each
 from open_responses_oracle import check_open_responses
 
@@ -190,11 +188,6 @@ def test_the_oracle_imports_nothing_that_it_judges():
         "verify",
     }
     assert "openai" not in loaded
-
-
-def test_the_corpus_on_disk_is_what_its_script_writes():
-    on_disk = {path: path.read_bytes() for folder in ("legal", "broken") for path in Path(CORPUS, folder).glob("*.sse")}
-    assert on_disk == corpus()
 
 
 def test_a_command_that_has_text_before_it_is_written_is_found():

@@ -1,6 +1,6 @@
 """Write the corpus: one file for each legal stream under `legal/`, one for each broken stream under `broken/`.
 
-Run it in tests/support with `python -m corpus_streams.make_corpus`. A test fails if a file differs from what this writes.
+Every run of the tests writes it first; `python -m corpus_streams.make_corpus` in tests/support does so too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 def corpus() -> dict[Path, bytes]:
-    """Give what every file of the corpus holds."""
+    """Return what every file of the corpus holds."""
     return {
         **{CORPUS / "legal" / f"{name}.sse": framed(bodies) for name, bodies in LEGAL.items()},
         **{CORPUS / "broken" / f"{name}.sse": framed(bodies) for name, bodies in BROKEN.items()},
@@ -24,13 +24,14 @@ def corpus() -> dict[Path, bytes]:
 
 
 def main() -> None:
-    """Write every file, and take away those that are no longer part of the corpus."""
+    """Write the files that are missing or differ, and remove those that are no longer part of the corpus."""
     files = corpus()
     for old in {*(CORPUS / "legal").glob("*.sse"), *(CORPUS / "broken").glob("*.sse")} - files.keys():
         old.unlink()
     for path, data in files.items():
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(data)
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)
 
 
 if __name__ == "__main__":

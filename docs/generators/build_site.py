@@ -1,0 +1,279 @@
+"""`make site`: build the documentation site in build/site/html, with warnings as errors and without the network.
+
+The pages are those of docs/ and the README, and an API reference made of the docstrings of everything that the packages export.
+A link to a file that the site does not have becomes plain text, because the repository has no public address yet.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BUILD = ROOT / "build" / "site"
+PAGES = BUILD / "pages"
+
+FACES = (
+    *("interlock", "interlock.parsers", "interlock.fsm", "interlock.judges", "interlock.events", "interlock.testing"),
+    "interlock.serve",
+)
+"""The packages whose exports make the API reference; `interlock` lists where each of its names is described."""
+PUBLISHED = {".md", ".svg", ".png", ".html", ".json"}
+"""The endings of the files that the site has."""
+LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!https?:|#)([^)#\s]*)(#[^)\s]*)?\)")
+BAR = r"\|"
+"""How a bar in the code of a table is written; GitHub's Markdown takes the backslash away, and the site's does not."""
+STYLE = """\
+.md-grid { max-width: 70rem }
+.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }
+.md-typeset table:not([class]) { font-size: .68rem }
+.md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .8em }
+.md-typeset td:first-child code { white-space: nowrap }
+.md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
+.md-typeset p:has(> a > img[src$=".svg"]) { overflow-x: auto }
+.md-typeset img[src$=".svg"] { max-width: max(100%, 1100px) }
+"""
+
+Nav = list[dict[str, object]]
+
+NAV: Nav = [
+    {"Interlock": "index.md"},
+    {
+        "Use it": [
+            {"API coverage": "api.md"},
+            {"Messages and Chat Completions": "dialects.md"},
+            {"Codex and other clients": "clients.md"},
+            {"Recipes": "recipes.md"},
+            {"Hosted tools": "tools.md"},
+            {"Conversations and state": "state.md"},
+            {"WebSocket mode": "websocket.md"},
+        ]
+    },
+    {
+        "Operate it": [
+            {"A guide": "operating.md"},
+            {"The server": "serving.md"},
+            {"The gateway": "gateway.md"},
+            {"In vLLM": "vllm.md"},
+            {"Stores": "stores.md"},
+            {"Metrics and traces": "metrics.md"},
+            {"Security": "security.md"},
+            {"Performance": "performance.md"},
+        ]
+    },
+    {
+        "Embed it": [
+            {"The library": "embedding.md"},
+            {"Your own engine": "engines.md"},
+            {"Families of models": "families.md"},
+        ]
+    },
+    {
+        "Check streams": [
+            {"interlock check": "check.md"},
+            {"The viewer": "viewer.md"},
+            {"Rules": "rules.md"},
+            {"Conformance": "conformance.md"},
+            {"Servers": "servers.md"},
+            {"Testing a client": "testing.md"},
+            {"Testing an agent": "mock.md"},
+        ]
+    },
+    {
+        "Change it": [
+            {"Design": "design.md"},
+            {"The life of a request": "request.md"},
+            {"Lifecycles": "lifecycles.md"},
+            {"Items": "lifecycles/items.md"},
+            {"Calls": "lifecycles/calls.md"},
+            {"Dialects": "lifecycles/dialects.md"},
+            {"Processes": "lifecycles/processes.md"},
+            {"How stores work": "store-design.md"},
+            {"Adding an item kind": "adding-a-kind.md"},
+            {"Adding an upstream API": "adding-an-upstream.md"},
+            {"Proof": "proof.md"},
+            {"Porting": "porting.md"},
+        ]
+    },
+    {
+        "Appendices": [
+            {"Performance figures": "performance/figures.md"},
+            {"Performance bounds": "performance/bounds.md"},
+            {"Stores under load": "performance/stores.md"},
+            {"Hostile requests": "performance/hostile.md"},
+            {"Conformance by turn": "conformance/turns.md"},
+            {"Conformance through a gateway": "conformance/gateway.md"},
+            {"What breaks clients": "conformance/clients.md"},
+            {"Malformed output": "conformance/recovery.md"},
+        ]
+    },
+]
+"""The pages by reader; pages that are not listed here are added at the end."""
+
+
+def main() -> None:
+    """Write the pages, and have Zensical make the site of them."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    for path in sorted(DOCS.rglob("*")):
+        if path.suffix in PUBLISHED and path != DOCS / "README.md":
+            place = PAGES / path.relative_to(DOCS)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".md":
+                place.write_text(linked(path, place), "utf-8")
+            else:
+                shutil.copy(path, place)
+    (PAGES / "index.md").write_text(linked(ROOT / "README.md", PAGES / "index.md"), "utf-8")
+    (PAGES / "site.css").write_text(STYLE, "utf-8")
+    reference = [{face: write_reference(face)} for face in FACES]
+    configuration = BUILD / "zensical.toml"
+    configuration.write_text(configured([*NAV, *more(), {"API reference": reference}]), "utf-8")
+    command = [
+        str(Path(sys.executable).with_name("zensical")),
+        "build",
+        "--strict",
+        "--clean",
+        "--config-file",
+        str(configuration),
+    ]
+    done = subprocess.run(command, cwd=BUILD, check=False)  # noqa: S603 - our own command
+    if done.returncode:
+        sys.exit(f"site: {' '.join(command)} failed")
+    specification = BUILD / "html" / "specification"
+    subprocess.run([sys.executable, str(Path(__file__).with_name("specification.py")), str(specification)], check=True)  # noqa: S603 - likewise
+    print(f"site: {BUILD / 'html' / 'index.html'}")
+
+
+def linked(source: Path, page: Path) -> str:
+    """Return a page with links relative to its place in the site, and without links to files that the site does not have.
+
+    Args:
+        source: The page in the repository.
+        page: Its place in the site.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        image, label, path, anchor = match[1], match[2], match[3], match[4] or ""
+        target = (source.parent / path).resolve() if path else source
+        if target in {ROOT / "README.md", DOCS / "README.md"}:
+            aim = PAGES / "index.md"
+        elif target.is_relative_to(DOCS) and target.suffix in PUBLISHED:
+            aim = PAGES / target.relative_to(DOCS)
+            if image and target.suffix == ".svg":  # a wide one scrolls; a click shows it alone
+                place = os.path.relpath(aim, page.parent)
+                return f"[![{label}]({place})]({place})"
+        else:
+            name = f"{target.relative_to(ROOT)}"
+            return f"`{label}`" if name.endswith(label) or label.rstrip("/") in name else f"{label} (`{name}`)"
+        return f"{image}[{label}]({os.path.relpath(aim, page.parent)}{anchor})"
+
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{html.escape(match[1].replace(BAR, '|')).replace('|', '&#124;')}</code>" if BAR in match[1] else match[0]
+
+    return re.sub(r"`([^`\n]+)`", code, LINK.sub(link, source.read_text("utf-8")))
+
+
+def more() -> Nav:
+    """Return the pages that `NAV` does not list, by folder."""
+    named = set(re.findall(r"[\w/-]+\.md", str(NAV)))
+    pages = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md"))
+    others = [name for name in pages if name not in named and not name.startswith("api/")]
+    titles = {"conformance": "Conformance", ".": "More"}
+    groups: dict[str, list[dict[str, str]]] = {}
+    for name in others:
+        folder = str(Path(name).parent)
+        groups.setdefault(titles.get(folder, folder), []).append({Path(name).stem: name})
+    return [{title: pages} for title, pages in groups.items()]
+
+
+def write_reference(face: str) -> str:
+    """Write the page of a package in the API reference, and return its place."""
+    module = importlib.import_module(face)
+    place = PAGES / "api" / f"{face}.md"
+    place.parent.mkdir(exist_ok=True)
+    names = [name for name in module.__all__ if not name.startswith("__")]
+    homes = {name: home_of(name) for name in names} if face == "interlock" else {}
+    lines = [f"# {face}", (module.__doc__ or "").strip()]
+    if homes:
+        rows = (f"| [`{name}`]({home}.md#{home}.{name}) | `{home}` |" for name, home in homes.items() if home != face)
+        lines += ["Import these names from `interlock`; the link leads to the description.", "| name | described in |\n|---|---|"]
+        lines[-1] += "".join(f"\n{row}" for row in rows)
+    lines += [f"::: {face}.{name}" for name in names if homes.get(name, face) == face]
+    place.write_text("\n\n".join(lines) + "\n", "utf-8")
+    return str(place.relative_to(PAGES))
+
+
+def home_of(name: str) -> str:
+    """Return the package whose page describes a name that `interlock` exports too."""
+    homes = (face for face in FACES[1:] if name in importlib.import_module(face).__all__)
+    return next(homes, "interlock")
+
+
+def configured(nav: Nav) -> str:
+    """Return the configuration of the site in TOML."""
+    return "\n".join(
+        [
+            "[project]",
+            'site_name = "Interlock"',
+            'site_description = "A finite-state-machine streaming engine for the Responses API"',
+            'docs_dir = "pages"',
+            'site_dir = "html"',
+            "use_directory_urls = false",
+            f"nav = {inline(nav)}",
+            'extra_css = ["site.css"]',
+            "[project.theme]",
+            "font = false",
+            'features = ["navigation.sections", "navigation.top", "content.code.copy", "search.highlight"]',
+            *palette("(prefers-color-scheme: light)", "default", "lucide/sun", "Switch to dark mode"),
+            *palette("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Switch to light mode"),
+            "[project.markdown_extensions.admonition]",
+            "[project.markdown_extensions.attr_list]",
+            "[project.markdown_extensions.tables]",
+            "[project.markdown_extensions.toc]",
+            "permalink = true",
+            '[project.markdown_extensions."pymdownx.highlight"]',
+            '[project.markdown_extensions."pymdownx.superfences"]',
+            "[project.plugins.mkdocstrings.handlers.python]",
+            f'paths = ["{ROOT / "src"}"]',
+            "[project.plugins.mkdocstrings.handlers.python.options]",
+            'docstring_style = "google"',
+            "show_source = false",
+            "show_root_heading = true",
+            "heading_level = 2",
+            "separate_signature = true",
+            "show_signature_annotations = true",
+            f'extensions = ["{Path(__file__).with_name("attrs_classes.py")}"]',
+            'filters = ["!^_[^_]", "!^__(add|attrs_.*|init|str)__$"]',
+            "merge_init_into_class = true",
+        ]
+    )
+
+
+def palette(media: str, scheme: str, icon: str, name: str) -> list[str]:
+    """Return the lines of one colour scheme, which the reader's system chooses and a button changes."""
+    return [
+        "[[project.theme.palette]]",
+        f'media = "{media}"',
+        f'scheme = "{scheme}"',
+        f'toggle.icon = "{icon}"',
+        f'toggle.name = "{name}"',
+    ]
+
+
+def inline(value: object) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(inline, value))}]"  # type: ignore[arg-type]
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{inline(key)} = {inline(inner)}' for key, inner in value.items())} }}"
+    return f'"{value}"'
+
+
+if __name__ == "__main__":
+    main()
