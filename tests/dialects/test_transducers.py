@@ -338,6 +338,16 @@ def test_usage_that_nobody_counted():
     assert chat(driven(*SAY, usage=None), usage=True)[-1]["usage"] is None
 
 
+def test_encrypted_reasoning_in_chat_has_an_index_and_no_text():
+    sealed = SCRIPTS["sealed"]
+    deltas_of = [choice["delta"] for body in chat(driven(*sealed, *sealed)) for choice in body["choices"]]
+    details = [delta["reasoning_details"] for delta in deltas_of if "reasoning_details" in delta]
+    assert details == [[{"type": "reasoning.encrypted", "index": index, "data": "x"}] for index in range(2)]
+    made = ChatTransducer()
+    folded = fold_chat([each for event in driven(*sealed, writer=EventWriter()) for each in made.feed(event)])
+    assert as_json(folded.choices[0].message)["reasoning_details"] == details[0]
+
+
 def test_a_stream_ends_once():
     transducer = ChatTransducer()
     assert transducer.encode(driven(*SAY)).endswith(b"}\n\ndata: [DONE]\n\n")

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, Transducer, end_of
 from interlock.events import chat as api
 from interlock.events import items, stream
+from interlock.events.call_extras import split_extras
 from interlock.events.json import as_json, dumps
 from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
@@ -31,6 +32,8 @@ class ChatEffect(StrEnum):
     """Send more of a refusal."""
     REASONING = "reasoning"
     """Send more reasoning."""
+    SEALED = "sealed"
+    """Send reasoning that only the server can read, if there is any."""
     CALL = "call"
     """Begin a call, with its id and name."""
     ARGUMENTS = "arguments"
@@ -55,7 +58,7 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
         Edge("open",   _T.TEXT,   "open",  [_E.CONTENT]),
         Edge("open",   _T.REFUSE, "open",  [_E.REFUSAL]),
         Edge("open",   _T.THINK,  "open",  [_E.REASONING]),
-        Edge("open",   _T.SEAL,   "open"),
+        Edge("open",   _T.SEAL,   "open",  [_E.SEALED]),
         Edge("open",   _T.CALL,   "call",  [_E.CALL]),
         Edge("open",   _T.CLOSE,  "open"),
         Edge("open",   _T.END,    "ended", [_E.FINISH]),
@@ -89,12 +92,14 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         self._base = api.CompletionChunk(id="", created=0, model="", choices=[])
         self._call = -1
         """The index of the last call."""
+        self._details = -1
+        """The index of the last encrypted reasoning."""
 
     def frame(self, event: api.CompletionChunk | api.ErrorChunk) -> bytes:
         """Return a chunk as a frame without a name."""
         return b"data: %b\n\n" % dumps(event)
 
-    def make(  # noqa: PLR0911 - one case for each effect
+    def make(  # noqa: C901, PLR0911 - one case for each effect
         self, effect: ChatEffect, argument: object
     ) -> Sequence[api.CompletionChunk | api.ErrorChunk]:
         """Return the chunks of an effect; a `TypeError` is a fault of the table."""
@@ -111,10 +116,13 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
                 return [self._chunk(api.ChunkDelta(refusal=argument))]
             case _E.REASONING, str():
                 return [self._chunk(api.ChunkDelta(reasoning_content=argument, reasoning=argument))]
+            case _E.SEALED, str():
+                return self._sealed(argument)
             case _E.CALL, items.FunctionCall() | items.CustomToolCall():
                 self._call += 1
                 function = api.ChatFunction(name=argument.name)
                 call = api.ChatCall(index=self._call, id=argument.call_id, type="function", function=function)
+                call = replace(call, **split_extras(argument.call_id)[1])
                 return [self._chunk(api.ChunkDelta(tool_calls=[call]))]
             case _E.ARGUMENTS, str():
                 return [self._arguments(argument)]
@@ -131,6 +139,12 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
 
     def _chunk(self, delta: api.ChunkDelta) -> api.CompletionChunk:
         return replace(self._base, choices=[api.ChunkChoice(delta=delta)])
+
+    def _sealed(self, data: str) -> Sequence[api.CompletionChunk]:
+        if not data:
+            return []
+        self._details += 1
+        return [self._chunk(api.ChunkDelta(reasoning_details=[api.EncryptedReasoning(index=self._details, data=data)]))]
 
     def _arguments(self, text: str) -> api.CompletionChunk:
         call = api.ChatCall(index=self._call, function=api.ChatFunction(arguments=text))
@@ -181,6 +195,7 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
     last: api.CompletionChunk | None = None
     texts: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
     calls: list[api.ChatCall] = []
+    sealed: list[api.EncryptedReasoning] = []
     logprobs: list[object] = []
     usage: api.ChatUsage | None = None
     finish_reason: api.StopWord = "stop"
@@ -193,6 +208,7 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
             logprobs += (choice.logprobs and choice.logprobs.content) or ()
             for name, parts in texts.items():
                 parts.append(getattr(choice.delta, name) or "")
+            sealed += choice.delta.reasoning_details or ()
             for call in choice.delta.tool_calls or ():
                 if call.id is UNSET:
                     calls[-1].function.arguments += call.function.arguments
@@ -205,6 +221,7 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
         refusal=refusal or None,
         reasoning_content=reasoning or UNSET,
         reasoning=reasoning or UNSET,
+        reasoning_details=sealed or UNSET,
         tool_calls=calls or UNSET,
     )
     scored = api.ChatLogprobs(content=logprobs) if logprobs else None

@@ -27,12 +27,21 @@ class ChatFunction(Struct, kw_only=True):
 
 
 class ChatCall(Struct, kw_only=True):
-    """A call, or more of its arguments; `id`, `type` and the name come once."""
+    """A call, or more of its arguments; `id`, `type`, the name and the extras of another service come once."""
 
     index: Maybe[int] = UNSET
     id: Maybe[str] = UNSET
     type: Maybe[Literal["function"]] = UNSET
     function: ChatFunction
+    extra_content: Maybe[dict[str, Json]] = UNSET
+    provider_specific_fields: Maybe[dict[str, Json]] = UNSET
+
+
+class EncryptedReasoning(Struct, tag="reasoning.encrypted", tag_field="type", kw_only=True):
+    """Reasoning that only the server can read, in OpenRouter's form. Clients send it back."""
+
+    index: int
+    data: str
 
 
 class ChunkDelta(Struct, kw_only=True):
@@ -42,6 +51,7 @@ class ChunkDelta(Struct, kw_only=True):
     content: Maybe[str] = UNSET
     reasoning_content: Maybe[str] = UNSET
     reasoning: Maybe[str] = UNSET
+    reasoning_details: Maybe[list[EncryptedReasoning]] = UNSET
     refusal: Maybe[str] = UNSET
     tool_calls: Maybe[list[ChatCall]] = UNSET
 
@@ -109,6 +119,7 @@ class ChatMessage(Struct, kw_only=True):
     annotations: list[Json] = []
     reasoning_content: Maybe[str] = UNSET
     reasoning: Maybe[str] = UNSET
+    reasoning_details: Maybe[list[EncryptedReasoning]] = UNSET
     tool_calls: Maybe[list[ChatCall]] = UNSET
 
 

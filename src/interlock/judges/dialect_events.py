@@ -35,7 +35,8 @@ EMITTED: Final[Mapping[str, Sequence[str]]] = {
     _C.ARGUMENTS: ["delta.tool_calls"],
     _C.FINISH: ["finish_reason"],
 }
-"""The events that an effect makes, in order, without the usage, which says nothing of the state. Other effects make none."""
+"""The events that an effect makes, in order, without the usage, which says nothing of the state. Other effects make none, or
+may make none."""
 
 _DELTAS: Final = frozenset(
     {"text_delta", "thinking_delta", "input_json_delta", "delta.content", "delta.refusal", "delta.reasoning", "delta.tool_calls"}

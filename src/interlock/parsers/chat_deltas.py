@@ -21,8 +21,9 @@ from typing import Final, Literal, TypeAlias
 from attrs import define, evolve, field
 
 from interlock.events.chat import OLD_CALL
-from interlock.events.json import as_text, elements, is_array, is_object, members
+from interlock.events.json import as_text, dumps, elements, is_array, is_object, members
 from interlock.fsm.deltas import Close, Delta, EndTurn, Refusal, Usage
+from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, unread
 from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
@@ -33,8 +34,14 @@ CallKey: TypeAlias = TextKey | int
 """The key of an item: the kind of its text, or the index of a tool call."""
 
 _FIELDS: Final = attrgetter("reasoning", "content", "tool_calls")
-_REASONING: Final = ("reasoning", "reasoning_content", "reasoning_details")
+REASONING_DETAILS: Final = "reasoning_details"
+"""The field with the parts of reasoning, among them encrypted ones."""
+_REASONING: Final = ("reasoning", "reasoning_content", REASONING_DETAILS)
 """The fields in which servers send reasoning; the first that has text counts, because some servers fill several."""
+_DETAIL_TEXTS: Final = ("text", "summary", "data")
+"""The fields of a reasoning detail that come in chunks."""
+_SEALS: Final = ("data", "signature")
+"""The fields of a reasoning detail without which its service does not read it again."""
 _REASONING_PARTS: Final[Mapping[str, Sequence[str]]] = {"thinking": ("thinking",), "reasoning": ("summary", "text")}
 """The content parts that are reasoning, by type, with the fields that may have their text."""
 REPLACEMENT: Final = "\ufffd"
@@ -64,6 +71,8 @@ class _QueuedItem:
     call_id: str = ""
     chunks: list[TokenizedText] = field(factory=list[TokenizedText])
     arguments: list[str] = field(factory=list[str])
+    end_fields: Mapping[str, object] = NO_FIELDS
+    """The fields that are known when the item ends."""
     half: str = ""
     """The first half of a pair of surrogates that ends the text so far; the other half may come with the next text."""
     repeats_name: bool = False
@@ -126,6 +135,8 @@ class ChatParser:
     _blank: list[str] = field(factory=list[str])
     """White space that waits for more text."""
     _blank_key: TextKey = "content"
+    _details: dict[tuple[int, str], dict[str, object]] = field(factory=dict[tuple[int, str], dict[str, object]])
+    """The reasoning details so far that no item has, by index and type; their texts are lists of chunks."""
     _last_index: int = -1
     _alignment: Alignment = field(factory=Alignment)
     _out: list[Delta] = field(factory=list[Delta])
@@ -165,6 +176,8 @@ class ChatParser:
             other_length = len(content) + sum(len(_arguments(call)) for call in calls)
             self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + other_length)
             self._add_text("reasoning", reasoning)
+        if details := elements(_get(chunk.delta, REASONING_DETAILS)):
+            self._add_details(details)
         if content:
             self._add_text("content", content)
         if refusal:
@@ -189,7 +202,7 @@ class ChatParser:
                 self.recoveries["chat", "cut_call"] += 1
             elif reason == "cut" and item.is_complete:
                 reason = "stop"
-            self._out += writer.close() if reason == "stop" else writer.leave()
+            self._out += self._close(item, writer) if reason == "stop" else writer.leave()
         reasoning_tokens = round(self._reasoning) if self._count is None else self._count(self._token_ids)
         total = evolve(
             usage,
@@ -197,7 +210,7 @@ class ChatParser:
             reasoning_tokens=usage.reasoning_tokens or reasoning_tokens,
         )
         deltas = [*self._take(), EndTurn(reason, total)]
-        self._queue, self._current, self._sole, self._blank = deque(), None, None, []
+        self._queue, self._current, self._sole, self._blank, self._details = deque(), None, None, [], {}
         self._last_index, self._alignment = -1, Alignment()
         self._token_ids, self._tokens, self._reasoning = [], 0, 0
         return deltas
@@ -216,6 +229,26 @@ class ChatParser:
         text, last.half = join_halves(last.half, text)
         text, entries = (text, ()) if key == "refusal" else self._alignment.find(text)
         self._write(last, text, entries)
+
+    def _add_details(self, details: Sequence[object]) -> None:
+        """Keep the details of reasoning, which may come in chunks with the same index.
+
+        Once one of them is encrypted or signed, an item gets all of them, because the service wants them back.
+        """
+        for position, detail in enumerate(map(members, details)):
+            index = detail.get("index")
+            known = self._details.setdefault((index if isinstance(index, int) else position, as_text(detail.get("type"))), {})
+            for name, value in detail.items():
+                if name in _DETAIL_TEXTS and isinstance(value, str):
+                    known[name] = [*elements(known.get(name)), value]
+                elif value is not None:
+                    known[name] = value
+        if any(detail.get(name) for detail in map(members, details) for name in _SEALS):
+            last = self._queue[-1] if self._queue else None
+            if last is None or last.key != "reasoning":
+                last = self._enqueue(_QueuedItem("reasoning", self._text_writer("reasoning")))
+                self._write(last, "", ())
+            last.end_fields = {"encrypted_content": dumps([*map(_whole_detail, self._details.values())]).decode()}
 
     def _add_call(self, call: object) -> None:
         """Parse a fragment of a tool call; an empty one begins no call."""
@@ -303,8 +336,15 @@ class ChatParser:
         return writer
 
     def _close_head(self) -> None:
-        self._out += self._finish(self._queue[0]).close()
+        head = self._queue[0]
+        self._out += self._close(head, self._finish(head))
         self._queue.popleft()
+
+    def _close(self, item: _QueuedItem, writer: ItemWriter) -> list[Delta]:
+        deltas = writer.close()
+        if item.end_fields and deltas:
+            deltas[-1], self._details = Close(item.end_fields), {}
+        return deltas
 
     def _finish(self, item: _QueuedItem) -> ItemWriter:
         """Start an item, and replace half a character at its end."""
@@ -327,6 +367,12 @@ class ChatParser:
         self._sole = current if passes else None
         out, self._out = self._out, []
         return join_text(out) if len(out) > 1 else out
+
+
+def _whole_detail(detail: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a detail with its texts joined."""
+    texts = {name: "".join(map(str, elements(detail[name]))) for name in _DETAIL_TEXTS if name in detail}
+    return {**detail, **texts}
 
 
 def _continuation(item: _QueuedItem, delta: object) -> str:

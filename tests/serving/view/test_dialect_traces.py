@@ -155,7 +155,7 @@ def test_a_stream_without_an_event_is_one_of_responses() -> None:
 
 @pytest.mark.parametrize(
     ("effects", "silent"),
-    [(MessagesEffect, {"hold_use", "hold_result", "release"}), (ChatEffect, set())],
+    [(MessagesEffect, {"hold_use", "hold_result", "release"}), (ChatEffect, {"sealed"})],
 )
 def test_every_effect_has_its_events(effects, silent) -> None:
     assert {effect.value for effect in effects if effect not in EMITTED} == silent

@@ -91,7 +91,7 @@ def folded_completion(chunks):
                         else:
                             calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
                 else:
-                    message[name] = message.get(name, "") + value
+                    message[name] = message.get(name, type(value)()) + value
     for call in message.get("tool_calls", []):
         del call["index"]
     return message, reason, usage

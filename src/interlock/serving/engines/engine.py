@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, field, frozen
 
@@ -172,6 +172,8 @@ class Generation:
     response_id: str | None = None
     no_usage: Usage | None = field(default=Usage(), kw_only=True)
     _admitted: Turn | None = field(default=None, init=False)
+    encrypts: ClassVar = False
+    """Whether reasoning may have encrypted content that must come back, whatever the request includes."""
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Validate and render the first turn, and return the resolved settings, which the response echoes.

@@ -235,7 +235,7 @@ class DialectRoutes:
 
     async def create_completion(self, request: Request) -> ASGIApp:
         try:
-            read = await read_chat(await self._body(request), self._runs)
+            read = await read_chat(await self._body(request), self._opener(request), self._runs)
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(CHAT_API, request, error)
@@ -269,7 +269,7 @@ class DialectRoutes:
         return (tools is not None and tool in tools.hosted) or await self.service.engine.has_tools(model)
 
     def _opener(self, request: Request) -> Callable[[str, str], Awaitable[object]]:
-        """Return a function that opens the signature of a model's reasoning, or raises an `ApiError`."""
+        """Return a function that opens encrypted reasoning of a model, or raises an `ApiError`."""
         tenant = tenant_of(request)
 
         async def open_signature(model: str, signature: str) -> object:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from attrs import frozen
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
+from interlock.events.call_extras import LONGEST, add_extras, extras_in, split_extras
 from interlock.events.items import FunctionCall, FunctionCallOutput
-from interlock.events.json import as_json, members
+from interlock.events.json import as_json, as_text, elements, members
 from interlock.events.parts import (
     Content,
     ContentPart,
@@ -21,8 +25,8 @@ from interlock.events.parts import (
     OutputRefusal,
     OutputText,
 )
-from interlock.serving.requests.api_errors import invalid
-from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
 from interlock.serving.requests.refusals import not_run, require
 from interlock.serving.requests.tool_offer import ToolCheck
@@ -47,8 +51,10 @@ class CalledFunction(Struct, kw_only=True):
 class InCall(Struct, kw_only=True):
     """A call that an answer had."""
 
-    id: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
     function: CalledFunction
+    extra_content: Json = None
+    provider_specific_fields: Json = None
 
 
 class InChatMessage(Struct, kw_only=True):
@@ -60,6 +66,7 @@ class InChatMessage(Struct, kw_only=True):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: Json = None
     refusal: str | None = None
     function_call: Json = None
 
@@ -106,10 +113,10 @@ class ChatBody:
     """Whether the request names the function to call."""
 
 
-async def read_chat(raw: Mapping[str, object], runs: ToolCheck) -> ChatBody:
+async def read_chat(raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck) -> ChatBody:
     """Read a request; raise a 400 for a parameter or part that is invalid or not supported.
 
-    `runs` returns whether a hosted tool runs for a model.
+    `opens` opens encrypted reasoning, and `runs` returns whether a hosted tool runs for a model.
     """
     request: ChatRequest = require(raw, ChatRequest)
     _require_supported(request)
@@ -118,7 +125,7 @@ async def read_chat(raw: Mapping[str, object], runs: ToolCheck) -> ChatBody:
     body: dict[str, object] = {
         **{name: raw[name] for name in FORWARDED if name in raw},
         "model": request.model,
-        "input": [*_input(request.messages)],
+        "input": [item async for item in _input(request.messages, partial(opens, request.model))],
         "tools": [*_tools(request)] or None,
         "tool_choice": _choice(request),
         "max_output_tokens": request.max_completion_tokens or request.max_tokens,
@@ -147,7 +154,8 @@ def _require_supported(request: ChatRequest) -> None:
         raise invalid("modalities", "This server answers with text alone.", "unsupported_value")
 
 
-def _input(messages: Iterable[InChatMessage]) -> Iterator[JsonItem]:
+async def _input(messages: Iterable[InChatMessage], opens: Callable[[str], Awaitable[object]]) -> AsyncIterator[JsonItem]:
+    ids: dict[str, str] = {}
     for index, message in enumerate(messages):
         param = f"messages[{index}]"
         match message.role:
@@ -156,12 +164,27 @@ def _input(messages: Iterable[InChatMessage]) -> Iterator[JsonItem]:
                     raise invalid(
                         f"{param}.tool_call_id", "A message of a tool needs the id of its call.", "missing_required_parameter"
                     )
-                output = FunctionCallOutput(call_id=message.tool_call_id, output=_content(message, param))
+                call_id = ids.get(message.tool_call_id, message.tool_call_id)
+                output = FunctionCallOutput(call_id=call_id, output=_content(message, param))
                 yield members(as_json(output))
             case "assistant":
-                yield from _assistant(message, param)
+                ids |= {call.id: _call_id(call) for call in message.tool_calls or ()}
+                for data in _encrypted(message):
+                    with suppress(ApiError):  # that of another service or model is dropped
+                        await opens(data)
+                        yield {"type": "reasoning", "summary": [], "encrypted_content": data}
+                        message.reasoning = message.reasoning_content = None  # it has the text too
+                for item in _assistant(message, param):
+                    yield item
             case role:
                 yield {"type": "message", "role": role, "content": as_json(_content(message, param))}
+
+
+def _encrypted(message: InChatMessage) -> Iterator[str]:
+    """Yield the reasoning that only the server that wrote it can read."""
+    for detail in map(members, elements(message.reasoning_details)):
+        if detail.get("type") == "reasoning.encrypted" and (data := as_text(detail.get("data"))):
+            yield data
 
 
 def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
@@ -175,7 +198,13 @@ def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
         yield {"type": "message", "role": "assistant", "content": as_json(content)}
     for call in message.tool_calls or ():
         arguments = call.function.arguments or "{}"
-        yield members(as_json(FunctionCall(call_id=call.id, name=call.function.name, arguments=arguments)))
+        yield members(as_json(FunctionCall(call_id=_call_id(call), name=call.function.name, arguments=arguments)))
+
+
+def _call_id(call: InCall) -> str:
+    """Return the id of a call with its extras; those of a call that this server made are in its id already."""
+    _, extras = split_extras(call.id)
+    return call.id if extras else add_extras(call.id, extras_in(asdict(call)))
 
 
 def _content(message: InChatMessage, param: str) -> Content:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Final, TypeAlias
 
@@ -15,6 +15,9 @@ from interlock.serving.requests.limits import ITEMS, MAX_INPUT_ITEMS, TEXT, Kind
 from interlock.serving.requests.refusals import require, require_list, too_long, unsupported_value, wrong_type
 
 JsonItem: TypeAlias = Mapping[str, object]
+
+ReasoningOpener: TypeAlias = Callable[[str, str], Awaitable[object]]
+"""Opens a model's encrypted reasoning, or raises an `ApiError` if it is not this server's."""
 
 MAX_ITEMS: Final = 20_000
 """The most items in a conversation, over all its requests; no context window holds as many."""

@@ -12,12 +12,13 @@ from typing import Annotated, Final, Literal, TypeAlias
 from attrs import evolve, frozen
 from msgspec import Meta, Struct
 
+from interlock.events.call_extras import LONGEST
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
 from interlock.serving.requests.refusals import not_run, require
 from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck
@@ -48,9 +49,6 @@ THREAD_REFUSED: Final = "thread_unsupported_request"
 
 LONGEST_USER: Final = 64
 """The most characters of a `safety_identifier`."""
-
-SignatureOpener: TypeAlias = Callable[[str, str], Awaitable[object]]
-"""Opens the signature of a model's reasoning, or raises an `ApiError` if the signature is not this server's."""
 
 
 class BlockSource(Struct, kw_only=True):
@@ -100,7 +98,7 @@ class InRedacted(InBlock, tag="redacted_thinking", kw_only=True):
 class InUse(InBlock, kw_only=True):
     """A call that an answer had."""
 
-    id: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
     name: Annotated[str, Meta(min_length=1, max_length=4_096)]
     input: Json
 
@@ -122,7 +120,7 @@ class InMcpUse(InUse, tag="mcp_tool_use", kw_only=True):
 class InResult(InBlock, kw_only=True):
     """The result of a call."""
 
-    tool_use_id: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    tool_use_id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
     content: Json = None
     is_error: bool | None = None
 
@@ -293,7 +291,7 @@ class MessagesBody:
 
 
 async def read_messages(
-    raw: Mapping[str, object], opens: SignatureOpener, runs: ToolCheck, *, counts: bool = False
+    raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck, *, counts: bool = False
 ) -> MessagesBody:
     """Read a request; `counts` is for a body whose tokens are counted.
 

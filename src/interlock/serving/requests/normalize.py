@@ -30,18 +30,25 @@ PENDING: Final = "[The tool still runs. Its result follows later, after this cal
 DENIED: Final = "The user did not approve this call. It was not made."
 
 
-def normalize(items: Iterable[JsonItem], *, images: bool = True, files: bool = False) -> tuple[JsonItem, ...]:
+def normalize(
+    items: Iterable[JsonItem], *, images: bool = True, files: bool = False, encrypted: bool = False
+) -> tuple[JsonItem, ...]:
     """Return a conversation as messages, reasoning, function calls and their outputs.
 
     Args:
         items: Items of known types, each with its type; references are resolved and encrypted content is unsealed.
         images: Whether a tool's output keeps its images; if not, `[input_image]` replaces each.
         files: Whether it keeps its files, and all else that is not text.
+        encrypted: Whether reasoning keeps the content that only its service can read.
     """
     conversation = [*items]
     denied = {item.get("approval_request_id") for item in conversation if item.get("approve") is False}
     kept = None if files else frozenset({"input_image"} if images else ())
-    return tuple(each for item in conversation for each in _normalize(item, denied, kept))
+    return tuple(
+        each
+        for item in conversation
+        for each in (_encrypted(item) if encrypted and item.get("encrypted_content") else _normalize(item, denied, kept))
+    )
 
 
 def answer_async_calls(items: Sequence[JsonItem]) -> Sequence[JsonItem]:
@@ -142,6 +149,13 @@ def _reasoning(item: JsonItem) -> Iterable[JsonItem]:
     text = text_of(item.get("content")) or text_of(item.get("summary"))
     if text:
         yield {"type": "reasoning", **_identity(item), "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def _encrypted(item: JsonItem) -> Iterable[JsonItem]:
+    """Yield reasoning with the content that only its service can read, and perhaps no text."""
+    if item["type"] == "reasoning":
+        text = next(iter(_reasoning(item)), {"type": "reasoning", "summary": [], "content": []})
+        yield {**text, "encrypted_content": item["encrypted_content"]}
 
 
 def _agent_message(item: JsonItem) -> Iterable[JsonItem]:

@@ -14,6 +14,7 @@ from interlock.events.response_object import InputTransformation
 from interlock.events.sse import Writer
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import Clock, Ids
+from interlock.fsm.subjects import FinalFields
 from interlock.serving.engines.engine import Generation
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, add_ids
@@ -70,6 +71,13 @@ def new_driver(
         ids=ids,
         clock=clock,
         response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
-        final_fields=seals.late_fields if seals is not None and request.wants_encrypted_reasoning else None,
+        final_fields=None if seals is None else _final_fields(seals, request, generation),
         additions=generation.additions,
     )
+
+
+def _final_fields(seals: Seals, request: ResponseRequest, generation: Generation) -> FinalFields | None:
+    """Return what seals reasoning: all of it on request, and always what its engine wants back."""
+    if request.wants_encrypted_reasoning:
+        return seals.late_fields
+    return seals.kept_fields if generation.encrypts else None

@@ -152,6 +152,10 @@ class Seals:
             logger.exception("%s: the reasoning is sent without its encrypted content", item["id"])
             return {}
 
+    def kept_fields(self, item: Mapping[str, object]) -> dict[str, object]:
+        """Return the encrypted content of a finished reasoning item that has what the server behind a gateway wants back."""
+        return self.late_fields(item) if item.get("encrypted_content") else {}
+
     def seal_summary(self, text: str) -> str:
         """Seal a summary for a compaction item."""
         return self.seal("compaction", {"summary": text})
@@ -165,7 +169,7 @@ class Seals:
     ) -> tuple[tuple[JsonItem, ...], list[InputTransformation]]:
         """Return a conversation as the model reads it: compacted, with summaries and the reasoning of `request_input` opened.
 
-        Reasoning before that input is opened only if it has no text; if that fails, it stays without text. Reasoning in the input
+        Reasoning before that input stays as it is if it cannot be opened. Reasoning in the input
         that belongs to another of the server's `models` is removed, and listed in the second value.
 
         Raises:
@@ -192,8 +196,8 @@ class Seals:
                     removed[sealed] = InputTransformation(id=str(item.get("id") or ""), action="removed", reason="model_mismatch")
                 else:
                     raise _refusal(param, FOREIGN)
-            elif not item.get("content"):
-                with suppress(ApiError):  # without it, the model only misses some earlier reasoning
+            else:
+                with suppress(ApiError):  # without it, the model misses some earlier reasoning at most
                     contents[sealed] = await self.open(kind, text, "previous_response_id")
         left = [item for item in remaining if _sealed_content(item) not in removed]
         return tuple(_unseal(item, contents.get(_sealed_content(item))) for item in left), [*removed.values()]

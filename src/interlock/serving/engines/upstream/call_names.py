@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, evolve, field
 
+from interlock.events.call_extras import split_extras
 from interlock.events.items import ITEMS, required_fields
 from interlock.parsers.routing import Route, Routing, flat_name
 from interlock.serving.requests.input_items import JsonItem
@@ -53,9 +54,10 @@ def api_call_id(upstream_id: object) -> str:
 
 def upstream_call_id(call_id: str) -> str:
     """Return the upstream's id for one of the API's, and a short id for one that another server made and services refuse."""
-    if not call_id.startswith(MARK):
-        return call_id if FITTING_ID.fullmatch(call_id) else short_id(call_id)
-    escaped = call_id.removeprefix(MARK).encode(errors="replace")
+    plain, _ = split_extras(call_id)
+    if not plain.startswith(MARK):
+        return plain if FITTING_ID.fullmatch(plain) else short_id(call_id)
+    escaped = plain.removeprefix(MARK).encode(errors="replace")
     return ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), escaped).decode(errors="replace") or short_id(call_id)
 
 

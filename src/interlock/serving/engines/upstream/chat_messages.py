@@ -7,8 +7,10 @@ from typing import Final
 
 from attrs import define, field
 
+from interlock.events.call_extras import split_extras
 from interlock.events.items import ITEMS
-from interlock.events.json import elements, is_array, members
+from interlock.events.json import as_text, elements, is_array, members, parse
+from interlock.parsers.chat_deltas import REASONING_DETAILS
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.normalize import normalize
@@ -23,22 +25,27 @@ TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "
 
 
 def chat_messages(
-    instructions: str | None, items: Iterable[JsonItem], reasoning_field: str, upstream_id: Callable[[str], str]
+    instructions: str | None,
+    items: Iterable[JsonItem],
+    reasoning_field: str,
+    upstream_id: Callable[[str], str],
+    origin: str | None = None,
 ) -> list[Message]:
     """Return the messages for a conversation; reasoning goes into `reasoning_field`, or is left out if the name is empty.
 
-    `upstream_id` returns the upstream's id for a call id. Items of one assistant turn become one message. The outputs of its
-    calls follow it, wherever they are in the conversation, and then their images and files as a user message. Developer messages
-    become system messages, and adjacent system messages are joined, beginning with the instructions, because many chat templates
-    accept nothing else.
+    `upstream_id` returns the upstream's id for a call id. `origin` is the upstream that gets back what it added to calls and
+    reasoning; None if it gets nothing. Items of one assistant turn become one message. The outputs of its calls follow it,
+    wherever they are in the conversation, and then their images and files as a user message. Developer messages become system
+    messages, and adjacent system messages are joined, beginning with the instructions, because many chat templates accept
+    nothing else.
 
     Raises:
         ApiError: 400 for a content part that Chat Completions cannot express.
     """
-    writer = _MessageWriter(reasoning_field, upstream_id)
+    writer = _MessageWriter(reasoning_field, upstream_id, origin)
     if instructions:
         writer.add_text("system", instructions)
-    for item in normalize(items, files=True):
+    for item in normalize(items, files=True, encrypted=origin is not None):
         writer.add(item)
     return [message for entry in writer.entries for message in entry.messages()]
 
@@ -66,6 +73,7 @@ class _MessageWriter:
 
     _reasoning_field: str
     _upstream_id: Callable[[str], str]
+    _origin: str | None
     entries: list[_Entry] = field(factory=list[_Entry])
     _callers: dict[object, _Entry] = field(factory=dict[object, _Entry])
 
@@ -73,11 +81,15 @@ class _MessageWriter:
         """Add a normalized item."""
         match str(item["type"]):
             case "reasoning":
+                message = self._assistant().message
                 if self._reasoning_field:
-                    self._extend(self._assistant().message, self._reasoning_field, text_of(item.get("content")))
+                    self._extend(message, self._reasoning_field, text_of(item.get("content")))
+                if details := elements(parse(as_text(item.get("encrypted_content")))):
+                    message[REASONING_DETAILS] = [*elements(message.get(REASONING_DETAILS)), *details]
             case kind if ITEMS[kind].as_function_call:
                 function = {"name": item["name"], "arguments": item["arguments"]}
-                call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function}
+                extras = {} if self._origin is None else split_extras(str(item["call_id"]), self._origin)[1]
+                call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function, **extras}
                 self._callers[item["call_id"]] = entry = self._assistant()
                 entry.message["tool_calls"] = [*elements(entry.message.get("tool_calls")), call]
             case kind if ITEMS[kind].as_function_output:

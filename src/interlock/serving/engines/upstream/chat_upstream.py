@@ -12,12 +12,13 @@ from msgspec.json import Decoder
 from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
+from interlock.events.call_extras import add_extras, extras_in, split_extras
 from interlock.events.json import as_text, elements, members
 from interlock.events.parts import Json
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser, reasoning_of
 from interlock.serving.engines.engine import EngineOutput, Turn, estimate
-from interlock.serving.engines.upstream.call_names import FunctionNames, api_call_id, upstream_call_id
+from interlock.serving.engines.upstream.call_names import MARK, FunctionNames, api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import CompletionsChunk, CompletionsTranslator, StreamChoice, function_of
 from interlock.serving.engines.upstream.translator import UpstreamCall
@@ -40,7 +41,7 @@ LEAST_PROBABLE: Final = -9999.0
 """The log probability that OpenAI's service gives to the least probable tokens."""
 RESERVED: Final = ("n", "messages", "functions", "function_call")
 """The fields of Chat Completions that a client must not set."""
-MESSAGE: Final = ("content", "reasoning", "refusal", "tool_calls", "function_call")
+MESSAGE: Final = ("content", "reasoning", "reasoning_details", "refusal", "tool_calls", "function_call")
 """The fields of a delta or message, once `reasoning` has the text of all fields for reasoning."""
 MANY: Final = 16
 """The most calls of an event that are parsed in one go."""
@@ -59,6 +60,8 @@ class CallDelta(Struct):
     index: Json = None
     id: Json = None
     function: FunctionDelta | None = None
+    extra_content: Json = None
+    provider_specific_fields: Json = None
 
 
 class ChatDelta(Struct):
@@ -95,6 +98,8 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     _reasoning: TaggedReasoning | None = None
     _streamed: set[str] = field(factory=set[str], init=False)
     """The fields in `MESSAGE` that the turn's deltas have had."""
+    _ids: dict[str, str] = field(factory=dict[str, str], init=False)
+    """The API's ids of the turn's calls, by the upstream's."""
 
     @classmethod
     def of(cls, call: UpstreamCall) -> ChatTranslator:
@@ -119,13 +124,13 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         if delta is None:  # such as one with only the results of a content filter
             return ()
         for call in delta.tool_calls or ():
-            call.id = api_call_id(call.id)
+            call.id = self._call_id(call)
         logprobs = _entries(members(choice.logprobs)) if self._call.request.wants_logprobs else None
         if self._family is not None:
             return [Chunk((), self._raw(_raw_text(delta)), logprobs)]
         if self._reasoning is not None and not isinstance(delta.content, list):
             self._split_reasoning(self._reasoning, delta)
-        if delta.refusal or delta.function_call:  # the parser's fast path ignores these fields of a Struct
+        if delta.refusal or delta.function_call or delta.reasoning_details:  # the parser's fast path ignores them in a Struct
             return [Chunk((), "", logprobs, asdict(delta))]
         chunks = [Chunk((), "", logprobs, delta)]
         if delta.tool_calls and len(delta.tool_calls) > MANY:
@@ -133,6 +138,19 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             delta.tool_calls = delta.tool_calls[:MANY]
             chunks += [Chunk(delta=ChatDelta(tool_calls=[call])) for call in more]
         return chunks
+
+    def _call_id(self, call: CallDelta) -> str:
+        """Return the API's id of a call: with its extras if its first delta has them, and the same for all of its deltas."""
+        upstream_id = as_text(call.id)
+        if (known := self._ids.get(upstream_id)) is not None:
+            return known
+        extras = extras_in(asdict(call)) if call.extra_content or call.provider_specific_fields else {}
+        call_id = api_call_id(upstream_id)
+        if extras and (upstream_id or not self._ids):
+            call_id = add_extras(call_id or MARK, extras, self.upstream.origin)
+        if upstream_id:
+            self._ids[upstream_id] = call_id
+        return call_id
 
     def _split_reasoning(self, tagged: TaggedReasoning, delta: ChatDelta) -> None:
         """Move the reasoning between tags in a delta's content to its reasoning."""
@@ -152,7 +170,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
                 self._streamed.add("content")
             if delta.reasoning:
                 self._streamed.add("reasoning")
-            if delta.tool_calls or delta.refusal or delta.function_call:
+            if delta.tool_calls or delta.refusal or delta.function_call or delta.reasoning_details:
                 self._streamed.update(name for name in MESSAGE if getattr(delta, name))
         return delta if choice.message is None else self._with_message(delta or ChatDelta(reasoning=""), choice.message)
 
@@ -167,6 +185,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     def end(self) -> EngineOutput:
         output = super().end()
         self._streamed.clear()
+        self._ids.clear()
         if self._reasoning is not None:
             texts = [self._reasoning.feed(output.chunk.text), self._reasoning.flush()]
             output.chunk.delta = ChatDelta("".join(text for _, text in texts), "".join(reasoning for reasoning, _ in texts))
@@ -184,10 +203,11 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         items, upstream_id = map(self._names.apply, turn.items), upstream_call_id
         if self._family is not None and self._settings is not None:
             self._settings.schemas = self._settings.schemas.with_tools(tools.tools)
-            upstream_id = self._family.written_id
+            written_id = self._family.written_id
+            upstream_id = lambda call_id: written_id(split_extras(call_id)[0])  # noqa: E731 - one of two short functions
         fields: dict[str, object] = {
             "messages": chat_messages(
-                request.instructions, items, reasoning_field, lambda call_id: upstream.fit(upstream_id(call_id))
+                request.instructions, items, reasoning_field, lambda call_id: upstream.fit(upstream_id(call_id)), upstream.origin
             ),
             "max_completion_tokens": turn.budget,
             "reasoning_effort": request.reasoning_effort,

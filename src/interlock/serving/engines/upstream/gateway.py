@@ -173,6 +173,7 @@ class UpstreamGeneration(Generation):
     engine: Gateway = field(kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride] - it is never assigned
     model: str = field(kw_only=True)
     translator: Translator = field(kw_only=True)
+    encrypts = True
     no_usage: None = field(default=None, init=False)  # pyright: ignore[reportIncompatibleVariableOverride] - likewise
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
     _observed: ObservedCall | None = field(default=None, init=False)

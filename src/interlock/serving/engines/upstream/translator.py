@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from hashlib import sha256
 from importlib import import_module
 from typing import ClassVar, Final
 
@@ -58,6 +59,11 @@ class Upstream:
         """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
         names = self.fields
         return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+
+    @property
+    def origin(self) -> str:
+        """Names the service in the extras of calls (`interlock.events.call_extras`)."""
+        return sha256(self.client.url.encode()).hexdigest()[:8]
 
     def fit(self, call_id: str) -> str:
         """Return the id of a call for this upstream: the same, or a short one in its place."""
