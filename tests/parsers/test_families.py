@@ -19,7 +19,7 @@ from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
 from interlock.parsers.families import DISTINCT, REASONINGS, SYNTAXES, ParserSettings, family, has_family
 from interlock.parsers.families.active_item import ActiveItem
-from interlock.parsers.families.catalog import DSML, PHI4_MINI
+from interlock.parsers.families.catalog import DSML, GCML, PHI4_MINI
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 
 SPLITS = [(1,), (2,), (3,), (7,), (1 << 20,), (5, 1, 12, 2)]
@@ -276,7 +276,7 @@ def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
     assert items(run(reader, chunks)) == expected
 
 
-SPELLED = [name for name in DISTINCT if announces(name) and SYNTAXES[name] not in {DSML, PHI4_MINI}]
+SPELLED = [name for name in DISTINCT if announces(name) and SYNTAXES[name] not in {DSML, GCML, PHI4_MINI}]
 """The families whose markers may be special tokens."""
 
 

@@ -162,10 +162,11 @@ def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
 
 @cache
 def _breaking(name: str) -> list[re.Pattern[str]]:
-    """Return the markers that break arguments: a key that is none, or an end of a value at which nobody knows where it ended."""
+    """Return what breaks arguments: a key that is none, an end of a value that may be another's, or JSON after a value."""
     markers = SYNTAXES[name].markers
     texts = {text.strip() for role in (Trigger.KEY, Trigger.UNVALUE, Trigger.MISSPELLED) for text in markers.get(role, ())}
-    return [*wild(texts).values(), *(re.compile(re.escape(text)) for text in texts if not is_wild(text))]
+    plain = [re.compile(re.escape(text)) for text in texts if not is_wild(text)]
+    return [*wild(texts).values(), *plain, re.compile(r'[\w"\]}]\s*\{')]
 
 
 def ends_an_incomplete_call_as_cut(output: Sequence[Delta], read_items: Sequence[Item], reason: FinishReason) -> None:

@@ -516,5 +516,38 @@ WRITTEN: Sequence[Written] = [
         {"f": {"s": "string"}},
         [("f", {"s": "l1\nl2\tx"})],
     ),
+    Written(
+        "a message before calls with other marks",
+        "gigachat35",
+        None,
+        (
+            'Ok.\n\n<｜GCML｜tool_calls>\n<｜GCML｜invoke name="f">\n'
+            '<｜GCML｜parameter name="s" string="true">x</｜GCML｜parameter>\n</｜GCML｜invoke>\n</｜GCML｜tool_calls>'
+        ),
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+        message="Ok.",
+    ),
+    Written(
+        "a call inside of reasoning",
+        "apertus",
+        "apertus",
+        '<|inner_prefix|>So.<|tools_prefix|>[{"f": {"s": "x"}}]<|tools_suffix|><|inner_suffix|>Hm.',
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+        message="Hm.",
+    ),
+    Written(
+        "a message after reasoning, both marked by words",
+        "apriel",
+        "apriel",
+        (
+            "So.\n[BEGIN FINAL RESPONSE]\nLet me look.\n"
+            '<tool_calls>[{"name": "f", "arguments": {"s": "x"}}]</tool_calls>\n[END FINAL RESPONSE]'
+        ),
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+        message="Let me look.",
+    ),
     Written("thinking is off", "hermes", "qwen3", "391", {}, [], message="391", request={"reasoning": {"effort": "none"}}),
 ]

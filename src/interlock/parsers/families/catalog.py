@@ -116,6 +116,7 @@ GRANITE: Final = evolve(_list_of("<|tool_call|>"), markers={**_list_of("").marke
 JAMBA: Final = _list_of("<tool_calls>", "</tool_calls>")
 PHI4_MINI: Final = _list_of("functools")
 COHERE_COMMAND: Final = _list_of("<|START_ACTION|>", "<|END_ACTION|>")
+NEMOTRON_JSON: Final = _list_of("<TOOLCALL>", "</TOOLCALL>")
 
 APERTUS: Final = evolve(
     _list_of("<|tools_prefix|>", "<|tools_suffix|>"),
@@ -172,6 +173,16 @@ GLM45: Final = Syntax(
     },
     key=_MARKED_KEY,
     own_lines=False,
+)
+
+SPARK25: Final = evolve(
+    GLM45,
+    markers={
+        **GLM45.markers,
+        _T.CALL: ("<|tool_call|>", "<tool_call>"),
+        _T.KEYS: ("<arg_key>", "<|/tool_call|>", "</tool_call>"),
+        _T.UNCALL: ("<|/tool_call|>", "</tool_call>"),
+    },
 )
 
 
@@ -255,13 +266,15 @@ DOTS: Final = evolve(
 )
 
 
-def _dsml() -> Syntax:
-    """Return the syntax of DeepSeek's markup.
+def _marked_up(name: str) -> Syntax:
+    """Return the syntax of DeepSeek's markup, whose tags begin with a mark of this name.
 
     Models of each version use the tags of other versions, misspell them, omit markers, and write ends that match nothing. So a
     section may have any name, and an unmatched end is dropped.
     """
-    marks = ("｜DSML｜", "｜DSML｜ ", "|DSML|", "|DSML| ", "｜｜DSML｜｜", "||DSML||")
+    marks = tuple(
+        mark.replace("DSML", name) for mark in ("｜DSML｜", "｜DSML｜ ", "|DSML|", "|DSML| ", "｜｜DSML｜｜", "||DSML||")
+    )
 
     def each(text: str) -> tuple[str, ...]:
         return tuple(text.replace("DSML", mark) for mark in marks)
@@ -299,7 +312,8 @@ def _dsml() -> Syntax:
     )
 
 
-DSML: Final = _dsml()
+DSML: Final = _marked_up("DSML")
+GCML: Final = _marked_up("GCML")
 
 KIMI_K2: Final = Syntax(
     "json",
@@ -336,6 +350,19 @@ DEEPSEEK_V3: Final = evolve(
         _T.BARE: ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>",),
         _T.JSON: ("\n```json\n",),
         _T.SHUT: ("\n```", "```"),
+    },
+)
+
+FUNCTIONARY_V31: Final = Syntax("json", {_T.CALL: ("<function=",), _T.JSON: (">",), _T.UNCALL: ("</function>",)})
+
+MIROTHINKER: Final = Syntax(
+    "json",
+    {
+        _T.SECTION: ("<use_mcp_tool>",),
+        _T.INVOKE: (f"<server_name>{ANY}</server_name>{SPACE}<tool_name>",),
+        _T.JSON: (f"</tool_name>{SPACE}<arguments>",),
+        _T.SHUT: ("</arguments>",),
+        _T.UNSECTION: ("</use_mcp_tool>",),
     },
 )
 
@@ -455,6 +482,8 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "llama4_json": (LLAMA3_JSON, None),
     "granite": (GRANITE, None),
     "jamba": (JAMBA, None),
+    "apriel": (JAMBA, "apriel"),
+    "nemotron_json": (NEMOTRON_JSON, "deepseek_r1"),
     "hunyuan_a13b": (JAMBA, "hunyuan_a13b"),
     "phi4_mini_json": (PHI4_MINI, None),
     "cohere_command3": (COHERE_COMMAND, "cohere_command3"),
@@ -465,6 +494,7 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "glm47": (GLM45, "glm47"),
     "ling3": (GLM45, "ling3"),
     "poolside_v1": (GLM45, "poolside_v1"),
+    "spark25": (SPARK25, "deepseek_v3"),
     "hy_v3": (HY_V3, "hy_v3"),
     "hy_v4": (HY_V4, "hy_v4"),
     "k2_horizon": (K2_HORIZON, "k2_horizon"),
@@ -474,10 +504,13 @@ _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {
     "deepseek_v32": (DSML, "deepseek_r1"),
     "deepseek_v4": (DSML, "deepseek_v4"),
     "deepseek_v41": (DSML, "deepseek_v41"),
+    "gigachat35": (GCML, "gigachat35"),
     "kimi_k2": (KIMI_K2, "kimi_k2"),
     "deepseek_v3": (DEEPSEEK_V3, "deepseek_r1"),
     "deepseek_v31": (DEEPSEEK_V31, "deepseek_r1"),
     "mistral": (MISTRAL, "mistral"),
+    "functionary_v31": (FUNCTIONARY_V31, None),
+    "mirothinker": (MIROTHINKER, "qwen3"),
     "plamo3": (PLAMO3, "plamo3"),
     "pythonic": (PYTHONIC, None),
     "llama4_pythonic": (LLAMA4_PYTHONIC, None),
@@ -514,7 +547,7 @@ REASONINGS: Final[Mapping[str, ReasoningSyntax]] = MappingProxyType(
         "kimi_k3": evolve(_THINK, begins=("<|open|>think<|sep|>",), ends=("<|close|>think<|sep|>",), answers=_XTML_ANSWERS),
         "minimax_m3": evolve(_THINK, begins=("<mm:think>",), ends=("\n</mm:think>", "</mm:think>"), implied=False),
         **dict.fromkeys(("glm45", "glm47", "minimax_m2", "kimi_k2", "deepseek_v4", "deepseek_v41", "deepseek_r1"), _THINK),
-        "deepseek_v3": _ASKED,
+        **dict.fromkeys(("deepseek_v3", "gigachat35"), _ASKED),
         "holo2": _THINK,
         "poolside_v1": _ASKED,
         **dict.fromkeys(("ling3", "mimo", "nemotron_v3", "granite_thinking_parser"), _THINK),
@@ -524,6 +557,13 @@ REASONINGS: Final[Mapping[str, ReasoningSyntax]] = MappingProxyType(
             _THINK,
             begins=("<ifm|think>", "<ifm|think_fast>", "<ifm|think_faster>"),
             ends=("</ifm|think>", "</ifm|think_fast>", "</ifm|think_faster>"),
+        ),
+        "apertus": evolve(_ASKED, begins=("<|inner_prefix|>",), ends=("<|inner_suffix|>",)),
+        "apriel": evolve(
+            _THINK,
+            begins=("Here are my reasoning steps:\n", "Here are my reasoning steps:"),
+            ends=tuple(f"{before}[BEGIN FINAL RESPONSE]{after}" for before in ("\n", "") for after in ("\n", "")),
+            answers=((), ("\n[END FINAL RESPONSE]", "[END FINAL RESPONSE]")),
         ),
         "plamo3": evolve(_THINK, begins=("<|plamo:begin_think:plamo|>",), ends=("<|plamo:end_think:plamo|>",)),
         "ernie45": evolve(_THINK, answers=(("<response>\n", "<response>"), ("\n</response>", "</response>"))),

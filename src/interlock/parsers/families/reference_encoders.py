@@ -133,6 +133,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "deepseek_v32": _dsml("function_calls"),
     "deepseek_v4": _dsml("tool_calls"),
     "deepseek_v41": _dsml("calls", "｜DSML｜ "),
+    "gigachat35": _dsml("tool_calls", "｜GCML｜"),
     "kimi_k2": Template(
         "<|tool_call_begin|>functions.%(name)s:%(index)d<|tool_call_argument_begin|>%(arguments)s<|tool_call_end|>",
         section=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
@@ -147,6 +148,12 @@ TEMPLATES: Final[Mapping[str, Template]] = {
         section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ),
     "mistral": Template("[TOOL_CALLS]%(name)s[ARGS]%(arguments)s"),
+    "functionary_v31": Template("<function=%(name)s>%(arguments)s</function>"),
+    "mirothinker": Template(
+        "<server_name>tools</server_name>\n<tool_name>%(name)s</tool_name>\n<arguments>\n%(arguments)s\n</arguments>",
+        between="\n",
+        section=("<use_mcp_tool>\n", "\n</use_mcp_tool>"),
+    ),
     "mimo": Template(
         "<tool_call>\n<function=%(name)s>\n%(arguments)s</function>\n</tool_call>", "<parameter=%(key)s>%(value)s</parameter>\n"
     ),
@@ -164,7 +171,8 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "llama4_json": _LLAMA,
     "granite": _list_template("<|tool_call|>[", "]"),
     "jamba": _list_template("<tool_calls>[\n    ", "\n]</tool_calls>"),
-    "hunyuan_a13b": _list_template("<tool_calls>[", "]</tool_calls>"),
+    **dict.fromkeys(("hunyuan_a13b", "apriel"), _list_template("<tool_calls>[", "]</tool_calls>")),
+    "nemotron_json": _list_template("<TOOLCALL>[", "]</TOOLCALL>"),
     "phi4_mini_json": _list_template("functools[", "]"),
     "cohere_command3": _COHERE,
     "cohere_command4": _COHERE,
@@ -172,6 +180,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     "xlam": _list_template("[", "]"),
     "ling3": _GLM47,
     "poolside_v1": _GLM45,
+    "spark25": Template("<|tool_call|>\n%(name)s%(arguments)s\n<|/tool_call|>", _GLM_PAIR.replace("\n", ""), between="\n"),
     "hy_v3": Template(
         "<tool_call>%(name)s<tool_sep>%(arguments)s\n</tool_call>",
         "\n<arg_key>%(key)s</arg_key>\n<arg_value>%(value)s</arg_value>",
@@ -231,7 +240,11 @@ _THINKS: Final[Mapping[str, tuple[str, str]]] = {
     "granite": ("Here is my thought process:", "Here is my response:"),
     **dict.fromkeys(("cohere_command3", "cohere_command4"), ("<|START_THINKING|>", "<|END_THINKING|>")),
     "gemma4": ("<|channel>thought\n", "\n<channel|>"),
-    **dict.fromkeys(("deepseek_r1", "deepseek_v3", "deepseek_v4", "deepseek_v41", "kimi_k2"), ("<think>", "</think>")),
+    "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
+    "apriel": ("Here are my reasoning steps:\n", "\n[BEGIN FINAL RESPONSE]\n"),
+    **dict.fromkeys(
+        ("deepseek_r1", "deepseek_v3", "deepseek_v4", "deepseek_v41", "gigachat35", "kimi_k2"), ("<think>", "</think>")
+    ),
 }
 _LINES: Final = ("<think>\n", "\n</think>\n\n")
 """How families missing from `_THINKS` write reasoning: with each marker on a separate line."""
