@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -55,6 +56,9 @@ from interlock.serving.store import stored_table as stored
 from interlock.serving.tools import container_table as container
 
 ROOT = Path(__file__).parents[2]
+
+sys.path.append(str(ROOT / "tests" / "support"))
+from recovery.recordings import rows as malformed_cases  # noqa: E402 - the path comes first
 
 DOCS = ROOT / "docs"
 
@@ -159,6 +163,9 @@ def generated() -> dict[Path, str]:
     files[Path("docs", "architecture.svg")] = architecture.drawing()
     files[Path("docs", "request.svg")] = architecture.journey()
     files[Path("docs", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
+    malformed = Path("docs", "conformance", "recovery.md")
+    cases = ("| case | the model writes | the client receives |", "|---|---|---|", *malformed_cases())
+    files[malformed] = _filled((ROOT / malformed).read_text(encoding="utf-8"), "cases", iter(cases))
     clients = Path("docs", "clients.md")
     files[clients] = _filled((ROOT / clients).read_text(encoding="utf-8"), "tested with", tested.table())
     embedding = Path("docs", "embedding.md")

@@ -14,7 +14,7 @@ from speed.timing import FLOOR, INTERLOCK, Round, Row
 _ROOT = Path(__file__).parents[3]
 _COMMANDS = {
     "--help": ("--help",),
-    "check": ("check", f"{_ROOT / 'tests' / 'corpus' / 'legal' / 'message.sse'}"),
+    "check": ("check", f"{_ROOT / 'examples' / 'streams' / 'message.sse'}"),
     "diagram": ("diagram", "message"),
     "replay of text": ("replay", f"{_ROOT / 'recordings' / 'text.jsonl'}"),
     "replay of harmony": ("replay", f"{_ROOT / 'recordings' / 'answer.jsonl'}"),

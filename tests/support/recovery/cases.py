@@ -30,7 +30,7 @@ class Case:
     """A malformed turn.
 
     Args:
-        name: As in recordings/recovery/README.md.
+        name: As in docs/conformance/recovery.md.
         ids: Its tokens.
         items: What the reader sees.
         reason: Why the turn ended.

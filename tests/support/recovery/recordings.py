@@ -1,41 +1,19 @@
-"""Write one recording for each case of malformed harmony, and the table that lists them; the same bytes every time.
-
-    PYTHONPATH=tests/support python recordings/recovery/make.py [FOLDER]
-
-The cases, with what a reader of the stream sees, are in tests/support/recovery/cases.py.
-"""
+"""A recording of each case of malformed harmony, and the table of all for docs/conformance/recovery.md."""
 
 from __future__ import annotations
 
-import re
-import sys
+from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 
 from recovery.cases import CASES, REQUEST, Case
 from recovery.notation import Item, encoding
 
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.engines.recordings import RecordedTurn, Recording, write
+from interlock.serving.engines.recordings import RecordedTurn, Recording
 
 LAST_TOKEN = 201_087
 """The highest id of harmony's vocabulary."""
-
-README = """\
-# Recordings of malformed output
-
-Each recording is one malformed turn of harmony, and `interlock replay FILE` shows its stream.
-[docs/conformance/recovery.md](../../docs/conformance/recovery.md) has the rules.
-`make.py` writes these files and this table from the cases of the tests.
-
-Control tokens are written without their bars: `<channel>` is the token `<|channel|>`. `<-1>` is an id that no vocabulary has, and
-`�` stands for bytes that are no character. The request declares the function `get_weather`, the code interpreter and web search.
-An answer is a message of phase `final_answer`, a preamble one of phase `commentary`.
-
-| case | the model writes | the client receives |
-|---|---|---|
-"""
 
 WORDS = {
     "reasoning": "reasoning",
@@ -58,11 +36,6 @@ def recording_of(case: Case) -> Recording:
     return Recording("harmony", REQUEST, (RecordedTurn((*before, ended)),))
 
 
-def name_of(case: Case) -> str:
-    """Give the name of a case's file, without its ending."""
-    return re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
-
-
 def written(case: Case) -> str:
     """Return what the model writes, as the table has it."""
     groups = groupby(case.ids, key=lambda token: 0 <= token <= LAST_TOKEN)
@@ -80,16 +53,12 @@ def received(item: Item) -> str:
     return name + (f" `{text}`" if text else ", empty") + ENDINGS[item.ending]
 
 
-def main(folder: Path) -> None:
-    """Write the recordings and the table into a folder."""
-    rows: list[str] = []
+def recordings() -> dict[str, Recording]:
+    """Return the recording of each case, by the name of the case."""
+    return {case.name: recording_of(case) for case in CASES}
+
+
+def rows() -> Iterator[str]:
+    """Yield the rows of the table."""
     for case in CASES:
-        name = name_of(case)
-        (folder / f"{name}.jsonl").write_text("".join(write(recording_of(case))))
-        items = "; ".join(map(received, case.items)) or "nothing"
-        rows.append(f"| [{case.name}]({name}.jsonl) | {written(case)} | {items} |\n")
-    (folder / "README.md").write_text(README + "".join(rows))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
+        yield f"| {case.name} | {written(case)} | {'; '.join(map(received, case.items)) or 'nothing'} |"
