@@ -3,6 +3,7 @@
 parts            content parts, annotations, log probabilities, and types for fields that may be omitted
 items            all kinds of items
 tools            tools, tool choices, text formats
+call_extras      what an upstream adds to a call, for its next request
 response_object  the response and the request
 stream           all events
 steering         the events about the steering of a response
