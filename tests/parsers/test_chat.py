@@ -81,6 +81,15 @@ def test_a_call_streams_as_it_comes():
     assert parser.feed(Chunk(delta=tool(1, "", "g"))) == [Close(), Open("function_call", {"name": "g"})]
 
 
+def test_a_fragment_with_the_id_of_an_open_call_joins_it_under_any_index():
+    first = tool(0, '{"a"', "f", "call_1")
+    complete = [Item("function_call", '{"a": 1}', {"name": "f", "call_id": "call_1"})]
+    assert read(first, tool(1, ": 1}", None, "call_1")) == complete
+    assert read(first, tool(1, ": 1", "f", "call_1"), tool(1, "}", None, "call_1")) == complete
+    other = Item("function_call", "{}", {"name": "g", "call_id": "call_1"})
+    assert read(tool(0, "{}", "f", "call_1"), tool(1, "{}", "g", "call_1"))[1] == other
+
+
 def test_interleaved_calls_come_together():
     assert read(
         tool(0, '{"a"', "f"),

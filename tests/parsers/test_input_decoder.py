@@ -32,7 +32,14 @@ def decode(text: str, size: int, key: str = "input") -> str:
         ('{"input": "a\\ude00"}', "a\ufffd"),
         ('{"input": "a\\u00', "a\\u00"),
         ('{"input": "a', "a"),
-        ('{"input": "a", "b": 1}', 'a, "b": 1}'),
+        ('{"input": "a", "reason": "x"}', "a"),
+        ('{"input": "a", "b": {"c": [1, "}"]}} ', "a"),
+        ('{"reason": "x", "input": "a\\n\\u00e9"}', "a\né"),
+        ('{"reason": "x", "input": 3}', '{"reason": "x", "input": 3}'),
+        ('{"reason": "x", "input": "a"', '{"reason": "x", "input": "a"'),
+        ('{"input": "a", "b"', 'a, "b"'),
+        ('{"input": "a"} and more', "a} and more"),
+        ("{ return 1 }", "{ return 1 }"),
     ],
 )
 def test_an_input_is_decoded(written: str, text: str, size: int):
@@ -41,6 +48,11 @@ def test_an_input_is_decoded(written: str, text: str, size: int):
 
 def test_the_string_can_have_another_name():
     assert decode('{"code": "1"}', 1, "code") == "1"
+
+
+def test_an_object_waits_for_its_end_and_other_text_does_not():
+    assert InputDecoder().feed('{"reason": "x"') == ""
+    assert InputDecoder().feed("{ return 1 }") == "{ return 1 }"
 
 
 @given(st.text(), st.integers(1, 9), st.booleans())

@@ -299,6 +299,51 @@ def test_calls_are_complete(bodies, expected):
     assert summary(bodies) == ["completed", *expected]
 
 
+REASONING_ITEM = {"type": "reasoning", "id": "rs_1", "summary": []}
+SEALED_ITEM = {**REASONING_ITEM, "encrypted_content": "x"}
+
+
+@each(
+    ("ends", "expected"),
+    [
+        ([done(SEALED_ITEM)], ["reasoning", "function_call {}"]),
+        ([], ["function_call {}"]),
+        ([ended(SEALED_ITEM, call("{}"))], ["reasoning", "function_call {}"]),
+        (
+            [ended({**REASONING_ITEM, "encrypted_content": "x"}, call("{}"), status="incomplete")],
+            ["reasoning", "function_call {}"],
+        ),
+    ],
+)
+def test_an_item_without_content_is_not_overtaken_by_the_next_one(ends, expected):
+    bodies = [added(REASONING_ITEM), added(call(), 1), arguments("{}", index=1), done(call("{}"), 1), *ends]
+    assert summary(bodies)[1:] == expected
+
+
+@each(
+    ("whole", "status"),
+    [
+        ('{"path": "/tmp/x"}', "completed"),
+        ('{"path":"/tmp/x"}', "completed"),
+        (' {"path": "/tmp/x"}\n', "completed"),
+        ("", "completed"),
+        ('{"path": "/"}', "failed"),
+        ("{}", "failed"),
+        ('{"path": "/tm', "failed"),
+    ],
+)
+def test_a_whole_call_that_contradicts_its_deltas_is_a_fault(whole, status):
+    assert summary([added(call()), arguments('{"path": "/tmp/x"}'), done(call(whole))])[0] == status
+    custom = {**CUSTOM, "input": whole}
+    begun = [added({**CUSTOM, "input": ""}), event("custom_tool_call_input.delta", "ctc_1", 0, delta='{"path": "/tmp/x"}')]
+    assert summary([*begun, done(custom)])[0] == status
+
+
+def test_a_call_that_the_service_cut_may_have_less_than_its_deltas():
+    cut = {**call('{"path": "/t'), "status": "incomplete"}
+    assert summary([added(call()), arguments('{"path": "/tmp'), done(cut)])[0] == "incomplete"
+
+
 def test_calls_of_functions_that_stand_for_tools_become_items_of_the_tools():
     final = response([done(call("{}", name="wiki__search")), done(call("{}", item_id="fc_2", name="f", namespace="crm"), 1)])
     assert [item["type"] for item in final["output"]] == ["mcp_call", "function_call"]

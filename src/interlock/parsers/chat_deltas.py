@@ -78,6 +78,10 @@ class _QueuedItem:
     repeats_name: bool = False
     """Whether the name has come again after the complete arguments; arguments after it are those of another call."""
 
+    def has_id(self, call_id: str, name: str) -> bool:
+        """Return whether this is the call with an id, under whatever index more of it comes."""
+        return bool(call_id) and call_id == self.call_id and name in ("", self.name)
+
     def matches(self, name: str, call_id: str, arguments: str) -> bool:
         """Return whether a fragment of this index belongs to this call: it has no different id or name.
 
@@ -255,8 +259,10 @@ class ChatParser:
         function = _get(call, "function")
         name, call_id, arguments = as_text(_get(function, "name")), as_text(_get(call, "id")), _arguments(call)
         self._last_index = self._index(call, name, call_id)
-        calls = [item for item in reversed(self._queue) if item.key == self._last_index]
+        calls = [item for item in reversed(self._queue) if item.key == self._last_index or item.has_id(call_id, name)]
         item = next((item for item in calls if item.matches(name, call_id, arguments)), None)
+        if item is not None and isinstance(item.key, int):
+            self._last_index = item.key
         if item is None:
             if not (name or call_id or arguments.strip()):
                 return

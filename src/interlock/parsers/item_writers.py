@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 import orjson
 from attrs import define, field, frozen
 
-from interlock.events.json import is_object
+from interlock.events.json import is_object, members, parse
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.chunk import Entry
@@ -64,8 +64,8 @@ class StreamWriter(ItemWriter):
         return [Close()]
 
 
-Phase: TypeAlias = Literal["before", "inside", "after", "bare"]
-"""Before the opening quote, inside the string, after the closing quote, or in bare text."""
+Phase: TypeAlias = Literal["before", "inside", "after", "object", "bare"]
+"""Before the opening quote, inside the string, after the closing quote, in an object with another first key, or in bare text."""
 
 _PLAIN: Final = re.compile(r'[^"\\]+')
 _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
@@ -78,8 +78,9 @@ class InputDecoder:
     """Decodes free text that a model may write inside JSON; `key` names the string, `input` or `code`.
 
     A model sees a custom tool as a function of one string, so its call reads `{"input": "…"}`; some models write the bare text.
-    Text that begins with `{"input": "`, or `{"code": "` for a Python call, is decoded; white space may differ. Other text passes
-    unchanged. Invalid escapes stay as they are. Text after the closing quote stays too, unless it is only the closing brace.
+    Text that begins with `{"input": "`, or `{"code": "` for a Python call, is decoded; white space may differ. Text that begins
+    as an object with another key waits for its end, because the string may follow. Other text passes unchanged. Invalid escapes
+    stay as they are. Text after the closing quote stays too, unless it is the rest of the object.
     """
 
     key: str = "input"
@@ -96,7 +97,7 @@ class InputDecoder:
         match self._phase:
             case "bare":
                 return text
-            case "after":
+            case "after" | "object":
                 self._read.append(text)
                 return ""
             case "inside":
@@ -107,10 +108,17 @@ class InputDecoder:
                 assert_never(self._phase)
 
     def end(self) -> str:
-        """Return the pending text, unless it is only white space or the closing brace after the string."""
+        """Return the pending text, unless it is only the rest of the object after the string, or nothing but white space."""
         rest = self._pending if self._phase == "inside" else "".join(self._read)
         self._read, self._pending = [], ""
-        return "" if self._phase == "after" and rest.strip() in {"", "}"} else rest
+        match self._phase:
+            case "after":
+                return "" if not rest.strip() or is_object(parse(f'{{"{self.key}":""{rest}')) else rest
+            case "object":
+                text = members(parse(rest)).get(self.key)
+                return text if isinstance(text, str) else rest
+            case _:
+                return rest
 
     def _begin(self, text: str) -> str:
         """Decide whether the text is JSON."""
@@ -122,6 +130,9 @@ class InputDecoder:
             if not rest.startswith(token):
                 if token.startswith(rest):
                     self._pending = rest
+                    return ""
+                if self._next > 1 or (self._next == 1 and rest.startswith('"')):
+                    self._phase = "object"
                     return ""
                 text, self._read = "".join(self._read), []
                 self._phase = "bare"

@@ -156,6 +156,11 @@ class _UpstreamItem:
         """Whether the client acts on the item, so that wrong content does harm."""
         return self.kind not in PARTED_KINDS and self.kind not in HOSTED_KINDS
 
+    def is_contradicted_by(self, text: str, received: str) -> bool:
+        """Return whether the client would run another call than the one with this whole text, which has some of its deltas."""
+        is_complete = self.is_for_client and self.raw.get("status") not in CUT_STATUSES
+        return is_complete and text.strip() not in ("", received.strip())
+
     def received(self, place: TextPlace) -> str:
         """Return the text received so far."""
         return "".join(self.texts.get(place, ()))
@@ -451,7 +456,7 @@ class ResponsesParser:
             if text != received:
                 self.count_repair("R9")
                 self._add(item, place, text[len(received) :], () if received else entries)
-        elif _has_all(received, text) or _is_same_json(received, text):
+        elif _is_same_json(received, text) or (_has_all(received, text) and not item.is_contradicted_by(text, received)):
             return
         elif item.kind in PARTED_KINDS:
             self.count_repair("R9")
@@ -531,13 +536,18 @@ class ResponsesParser:
                 self.count_repair("R10")
             self._close(item)
 
-    def _next(self) -> _UpstreamItem | None:
-        """Open the next item that has something to show, and return it."""
+    def _next(self, *, has_ended: bool = False) -> _UpstreamItem | None:
+        """Open the next item and return it; None while an added one has nothing to show, because items keep their order.
+
+        Once the turn `has_ended`, the next one that has something to show is opened.
+        """
         for item in self._queue:
             writer = self._open(item) if item.is_shown else None
             if writer is not None:
                 item.writer, self._active = writer, item
                 return item
+            if item.raw and not has_ended:
+                break
         return None
 
     def _open(self, item: _UpstreamItem) -> ItemWriter | None:
@@ -588,7 +598,7 @@ class ResponsesParser:
         elif self._queue and self._queue[-1].kind in FUNCTION_CALLS and not self._queue[-1].seems_complete:
             self.count_repair("R12")
             self._queue[-1].status = "incomplete"  # some services call a truncated call `completed`
-        while (item := self._active or self._next()) is not None:
+        while (item := self._active or self._next(has_ended=True)) is not None:
             may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
             if item.status not in FINAL_STATUSES and not may_go_on:
                 item.flush()
