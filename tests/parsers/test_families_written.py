@@ -16,7 +16,7 @@ from interlock.parsers.families import DISTINCT, SYNTAXES
 @pytest.mark.parametrize("size", [1 << 20, 1, 2, 3, 7])
 @pytest.mark.parametrize("written", WRITTEN, ids=str)
 def test_the_calls_of_a_turn_have_the_arguments_that_it_means(written, size):
-    parser = parser_for(Tagged(written.tool_parser, written.reasoning_parser), written.body)
+    parser = parser_for(Tagged(written.tool_parser, written.reasoning_parser, written.starts), written.body)
     read = items(run(parser, [Chunk(text=text) for text in cut(written.text, [size])]))
     calls = [(item.fields["name"], json.loads(item.text)) for item in read if item.kind == "function_call" and item.ending]
     assert calls == list(written.calls)

@@ -180,11 +180,19 @@ def test_a_recording_of_a_family_names_it() -> None:
     assert read(tagged(tool_parser="hermes")).format == Tagged("hermes")
 
 
+def test_a_recording_says_how_its_prompts_end() -> None:
+    recording = read(tagged(tool_parser="hermes", reasoning_parser="qwen3", starts="between"))
+    assert recording.format == Tagged("hermes", "qwen3", "between")
+    assert read(write(recording)) == recording
+    with pytest.raises(RecordingError, match="line 1: Invalid enum value 'inside'"):
+        read(tagged(tool_parser="hermes", starts="inside"))
+
+
 def test_an_unknown_family_is_an_error_of_the_first_line() -> None:
     with pytest.raises(RecordingError, match="line 1: unknown tool parser 'esperanto': choose one of qwen3_coder, "):
         read(tagged(tool_parser="esperanto"))
 
 
 def test_only_text_with_markers_has_a_family() -> None:
-    with pytest.raises(RecordingError, match="line 1: the format text has no tool_parser and no reasoning_parser"):
+    with pytest.raises(RecordingError, match="line 1: the format text has no tool_parser, reasoning_parser or starts"):
         read(tagged(format="text", tool_parser="hermes"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from attrs import field, frozen
 
@@ -20,6 +21,7 @@ class Written:
         calls: The name and arguments of each call.
         message: The text beside the calls.
         request: Further fields of the request.
+        starts: How the prompt ends; see `Tagged`.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Written:
     calls: Sequence[tuple[str, Mapping[str, object]]]
     message: str = ""
     request: Mapping[str, object] = field(factory=dict[str, object])
+    starts: Literal["thinking", "between"] | None = None
 
     @property
     def body(self) -> Mapping[str, object]:
@@ -548,6 +551,18 @@ WRITTEN: Sequence[Written] = [
         {"f": {"s": "string"}},
         [("f", {"s": "x"})],
         message="Let me look.",
+    ),
+    Written(
+        "reasoning that begins in the prompt",
+        "cohere_command4",
+        "cohere_command4",
+        (
+            'So.<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "f", "parameters": {"s": "x"}}\n]'
+            "<|END_ACTION|>"
+        ),
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+        starts="thinking",
     ),
     Written("thinking is off", "hermes", "qwen3", "391", {}, [], message="391", request={"reasoning": {"effort": "none"}}),
 ]

@@ -7,9 +7,10 @@
 {"tool_result": {"output": "4", "error": null}}
 ```
 
-In the format `tagged`, chunks have `text`, and the header has a `tool_parser`, a `reasoning_parser` or both, named as for vLLM. A
-turn ends with a `finish_reason`, before the results of its tools, or at the end of the file; the default reason is `stop`. Beside
-the reason, `stop_sequence` has the stop string that ended the turn, if the engine names it.
+In the format `tagged`, chunks have `text`, and the header has a `tool_parser`, a `reasoning_parser` or both, named as for vLLM, and
+perhaps `starts`: whether prompts end inside reasoning (`thinking`) or outside of it (`between`). A turn ends with a
+`finish_reason`, before the results of its tools, or at the end of the file; the default reason is `stop`. Beside the reason,
+`stop_sequence` has the stop string that ended the turn, if the engine names it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from attrs import asdict, evolve, field, frozen
@@ -100,6 +101,7 @@ class _RecordedHeader(_RecordedFields):
     request: dict[str, object] | None = None
     tool_parser: str | None = None
     reasoning_parser: str | None = None
+    starts: Literal["thinking", "between"] | None = None
 
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0)] | None
@@ -201,10 +203,10 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 
 def _format(header: _RecordedHeader, number: int) -> Format:
-    tagged = Tagged(header.tool_parser, header.reasoning_parser)
+    tagged = Tagged(header.tool_parser, header.reasoning_parser, header.starts)
     if header.format != "tagged":
         if tagged != Tagged():
-            raise RecordingError(number, f"the format {header.format} has no tool_parser and no reasoning_parser")
+            raise RecordingError(number, f"the format {header.format} has no tool_parser, reasoning_parser or starts")
         return header.format
     from interlock.parsers.families import family  # noqa: PLC0415 - only this format needs it
 
