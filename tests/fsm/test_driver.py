@@ -331,6 +331,12 @@ def test_the_driver_finds_the_mark_that_an_annotation_is_about_in_the_open_part(
     assert second["annotations"] == [{"type": "file_citation", "file_id": "f", "filename": "n", "index": 3}]
 
 
+def test_after_a_mark_that_is_not_there_only_the_end_of_the_part_is_searched_again():
+    stream = Stream("[1]" + "é" * 1023 + "z[2]", Annotate(URL, "[3]"), Annotate(URL, "[1]"), Annotate(URL, "[2]"))
+    (part,) = stream.output()[0]["content"]
+    assert part["annotations"] == [{**URL, "start_index": 1027, "end_index": 1030}]
+
+
 def test_an_annotation_of_a_type_without_a_place_is_taken_as_it_is():
     path = {"type": "file_path", "file_id": "f", "index": 0}
     assert Stream("a", Annotate(path, "a")).output()[0]["content"][0]["annotations"] == [path]

@@ -46,9 +46,13 @@ class OpenPart(Struct, frozen=True):
     """The sent log probabilities of its text. It grows in place."""
     annotations: tuple[AnyAnnotation, ...] = ()
     mark_end: tuple[int, int] = (0, 0)
-    """The end of the last annotation's mark in its text, in characters and in bytes."""
+    """Where the next annotation's mark may begin: after the last one, in characters and in bytes."""
     printed: tuple[BytesIO, ...] = ()
     """What a command has printed so far to standard output and standard error, in UTF-8. They grow in place."""
+
+
+_LOOKBACK: Final = 2048
+"""How many bytes before the end of a part are searched again after a mark that was not found."""
 
 
 class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
@@ -167,6 +171,9 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     def find(self, text: str) -> tuple[int, tuple[int, int]] | None:
         """Find a non-empty text in the open part, after the last annotation's mark.
 
+        After a text that is not there, only the last bytes of the part are searched again, so that any number of such texts
+        costs as much as the part is long.
+
         Returns:
             Its start in characters, and its end in characters and in bytes; None if the sent text does not contain it.
         """
@@ -176,6 +183,8 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
             rest = bytes(buffer[position:])
         at = rest.find(needle)
         if at < 0:
+            skipped = rest[: max(len(rest) - _LOOKBACK, 0)].decode(errors="ignore")
+            self.update_part(mark_end=(characters + len(skipped), position + len(skipped.encode())))
             return None
         start = characters + len(rest[:at].decode())
         return start, (start + len(text), position + at + len(needle))

@@ -296,7 +296,7 @@ class FamilyParser:
             else:
                 self._consume(Trigger.TEXT, text)
         else:
-            self._effects.name_match = evolve(match, name=self._settings.routing.nearest(match.name))
+            self._effects.name_match = self._declared(match)
             self._consume(Trigger.MEMBER, text[: match.end - len(header)])
             if match.arguments:
                 self._fire(Trigger.WHOLE, "")
@@ -359,11 +359,15 @@ class FamilyParser:
         name = self._family.read_name(text, routing.declared)
         if name is None:
             return Trigger.TEXT
-        name = evolve(name, name=routing.nearest(name.name))
-        effects.name_match = name
+        effects.name_match = name = self._declared(name)
         if markers.bare:
-            role = Trigger.DECLARED if name.name in self._settings.routing.declared else Trigger.TEXT
+            role = Trigger.DECLARED if name.name in routing.declared else Trigger.TEXT
         return role
+
+    def _declared(self, match: NameMatch) -> NameMatch:
+        """Return a name as the request declares it."""
+        name = self._settings.routing.nearest(match.name)
+        return match if name == match.name else evolve(match, name=name)
 
     def _role_of_key(self, role: Trigger, marker: str) -> Trigger:
         """Return the trigger of a marker after a key; in a value, the tool must declare the key."""
