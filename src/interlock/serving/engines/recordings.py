@@ -7,8 +7,8 @@
 {"tool_result": {"output": "4", "error": null}}
 ```
 
-In the format `tagged`, chunks have `text`, and the header has a `tool_parser`, a `reasoning_parser` or both, named as for vLLM, and
-perhaps `starts`: whether prompts end inside reasoning (`thinking`) or outside of it (`between`). A turn ends with a
+In the format `tagged`, chunks have `text`, and the header has a `tool_parser`, a `reasoning_parser` or both, named as for vLLM,
+and perhaps `starts`: whether prompts end inside reasoning (`thinking`) or outside of it (`between`). A turn ends with a
 `finish_reason`, before the results of its tools, or at the end of the file; the default reason is `stop`. Beside the reason,
 `stop_sequence` has the stop string that ended the turn, if the engine names it.
 """
