@@ -47,7 +47,6 @@ from interlock.serving.http import connection_table as connection
 from interlock.serving.http import lane_table as lane
 from interlock.serving.http import server_table as server
 from interlock.serving.http import steering_table as steering
-from interlock.serving.http import worker_table as worker
 from interlock.serving.requests import async_call_table as async_call
 from interlock.serving.responses import background_table as background
 from interlock.serving.responses import turns_table as turns
@@ -74,7 +73,6 @@ MODULES = {
     "steering": steering,
     "connection": connection,
     "server": server,
-    "worker": worker,
     "container": container,
     "async_call": async_call,
     "upstream_connection": upstream_connection,
@@ -92,7 +90,6 @@ WALKED = {
     "steering": steering.STEERING,
     "connection": connection.CONNECTION,
     "server": server.SERVER,
-    "worker": worker.WORKER,
     "container": container.CONTAINER,
     "async_call": async_call.ASYNC_CALL,
     "upstream_connection": upstream_connection.UPSTREAM_CONNECTION,

@@ -219,15 +219,9 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         triggers=("request", "expire", "request", "drain"),
     ),
     "server": Subject(
-        "A server is one process, or a supervisor whose workers are servers themselves. When it is asked to stop, it drains: "
-        "it refuses new requests, and ends when no response is in progress, or when the time of `--drain` is over. A second "
-        "signal ends it at once.",
+        "A server is a process, one of several with `--workers`. When it is asked to stop, it drains: it refuses new requests, "
+        "and ends when no response is in progress, or when the time of `--drain` is over. A second signal ends it at once.",
         triggers=("ready", "stop", "idle", "close"),
-    ),
-    "worker": Subject(
-        "With `--workers N`, a supervisor has N workers: places, each filled by one process after another. A process that "
-        "exits is replaced: at once if it ran for a while, otherwise after a delay that grows with each such exit.",
-        triggers=("due", "ready", "exit", "due", "ready", "stop", "exit"),
     ),
     "container": Subject(
         "A container of the [code interpreter](../tools.md#code-interpreter) is a process that keeps the variables of one call "

@@ -11,13 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 from live.wire import bodies
 
 ROOT = Path(__file__).parents[2]
 TEXT = ROOT / "recordings" / "text.jsonl"
 LONG = ROOT / "recordings" / "logprobs.jsonl"
-LEGAL = ROOT / "tests" / "corpus" / "legal" / "message.sse"
 INTERLOCK = [sys.executable, "-m", "interlock"]
 SECONDS = 120
 STREAM = {"model": "interlock-embedded", "input": "Say something long about the rivers of Europe", "stream": True}
@@ -39,18 +37,17 @@ def interrupt(process, times=1):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_serves_until_a_signal_and_ends_its_streams(sent) -> None:
+def test_a_server_serves_until_a_signal_and_ends_its_streams() -> None:
     with running("serve", "--port", "0", "--rate", "20") as server:
         url = re.search(r"http://\S+(?=/v1)", server.stderr.readline())[0]
         with httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
             pieces = answer.iter_bytes()
             first = next(pieces)
-            server.send_signal(sent)
+            server.send_signal(signal.SIGTERM)
             events = bodies(first + b"".join(pieces))
         rest, status = server.stderr.read(), server.wait(SECONDS)
     assert events[-1]["type"] == "response.failed"
-    assert status in {0, -sent}
+    assert status == -signal.SIGTERM
     assert "Traceback" not in rest
 
 
@@ -71,36 +68,22 @@ def test_a_view_serves_its_page_until_a_signal() -> None:
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_command_that_waits_ends_without_a_traceback_when_it_is_interrupted(times) -> None:
+def test_a_command_that_waits_ends_without_a_traceback_when_it_is_interrupted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with running("check", url, stdout=subprocess.PIPE) as check:
             connection, _ = silent.accept()
-            interrupt(check, times)
+            interrupt(check)
             output, errors = check.communicate(timeout=SECONDS)
             connection.close()
     assert check.returncode != 0
-    assert (output, errors.strip()) in {("", ""), ("", "Aborted!"), ("", "Aborted.")}
+    assert (output, errors.strip()) in {("", ""), ("", "Aborted!")}
 
 
-@pytest.mark.parametrize("command", ["replay {0} --stream", "check {1} --json"])
-def test_an_output_that_cannot_be_written_ends_a_command(command) -> None:
-    arguments = command.format(TEXT, LEGAL).split()
+def test_an_output_that_cannot_be_written_ends_a_command() -> None:
     with Path("/dev/full").open("wb") as full:
-        ended = subprocess.run([*INTERLOCK, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+        ended = subprocess.run([*INTERLOCK, "replay", TEXT, "--stream"], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stderr) == (2, b"interlock: No space left on device\n")
-
-
-def test_a_command_that_can_write_nothing_ends_with_a_status() -> None:
-    with Path("/dev/full").open("wb") as full:
-        assert subprocess.run([*INTERLOCK, "check", LEGAL], stdout=full, stderr=full, check=False).returncode == 2
-
-
-def test_a_command_with_closed_output_has_its_usual_status() -> None:
-    script = f"{sys.executable} -m interlock replay {TEXT} >&-"
-    ended = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, check=False)
-    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:

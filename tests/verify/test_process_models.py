@@ -7,9 +7,9 @@ from table_mutations import changes
 from interlock.fsm import deltas
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
-from interlock.serving.http.worker_table import WorkerEffect, WorkerTrigger
 from interlock.serving.responses.turns_table import TurnEffect, TurnTrigger
 from interlock.serving.store.stored_table import StoredTrigger
+from interlock.serving.tools.container_table import ContainerEffect, ContainerTrigger
 from interlock.verify.model import explore
 from interlock.verify.process_models import MODELS
 
@@ -21,7 +21,7 @@ ALIKE = [
 ]
 """States with the same edges, so that no event tells one from the other."""
 
-WORKER, STORED, TURNS = (MODELS[name] for name in ("worker", "stored", "turns"))
+CONTAINER, STORED, TURNS = (MODELS[name] for name in ("container", "stored", "turns"))
 
 
 def change_row(table, source, trigger, **change):
@@ -60,27 +60,27 @@ def test_every_mutation_of_a_process_is_refused_or_found(name):
 
 
 def test_an_effect_that_is_missing_or_out_of_order_is_found():
-    kept = change_row(WORKER.table, "ready", WorkerTrigger.EXIT, effects=[WorkerEffect.RECLAIM])
-    assert explore(WORKER, kept).faults == ("ready/exit: [reclaim] instead of [reclaim, back_off]",)
-    swapped = change_row(WORKER.table, "ready", WorkerTrigger.EXIT, effects=[WorkerEffect.BACK_OFF, WorkerEffect.RECLAIM])
-    assert explore(WORKER, swapped).faults == ("ready/exit: [back_off, reclaim] instead of [reclaim, back_off]",)
+    less = change_row(CONTAINER.table, "new", ContainerTrigger.RUN, effects=[ContainerEffect.START])
+    assert explore(CONTAINER, less).faults == ("new/run: [start] instead of [start, feed]",)
+    swapped = change_row(CONTAINER.table, "new", ContainerTrigger.RUN, effects=[ContainerEffect.FEED, ContainerEffect.START])
+    assert explore(CONTAINER, swapped).faults == ("new/run: [feed, start] instead of [start, feed]",)
 
 
 def test_a_missing_edge_is_found():
-    assert explore(WORKER, drop_row(WORKER.table, "draining", WorkerTrigger.READY)).faults == ("draining: no edge for ready",)
+    assert explore(CONTAINER, drop_row(CONTAINER.table, "idle", ContainerTrigger.RUN)).faults == ("idle: no edge for run",)
 
 
 def test_an_edge_that_is_never_possible_is_named():
-    table = evolve(WORKER.table, edges=[*WORKER.table.edges, Edge("ready", WorkerTrigger.DUE, "ready")])
-    result = explore(WORKER, table)
-    assert (result.holds, result.unfired, result.faults) == (False, ("ready/due",), ())
+    table = evolve(CONTAINER.table, edges=[*CONTAINER.table.edges, Edge("new", ContainerTrigger.END, "new")])
+    result = explore(CONTAINER, table)
+    assert (result.holds, result.unfired, result.faults) == (False, ("new/end",), ())
 
 
 def test_an_end_that_comes_too_soon_or_not_at_all_is_found():
-    soon = change_row(WORKER.table, "starting", WorkerTrigger.STOP, dest="exited")
-    assert explore(WORKER, soon).faults == ("starting/stop: the process ends too soon",)
-    late = change_row(WORKER.table, "backing_off", WorkerTrigger.STOP, dest="draining")
-    assert explore(WORKER, late).faults == ("backing_off/stop: the process goes on instead of ending",)
+    soon = change_row(CONTAINER.table, "idle", ContainerTrigger.RUN, dest="expired")
+    assert explore(CONTAINER, soon).faults == ("idle/run: the process ends too soon",)
+    late = change_row(CONTAINER.table, "idle", ContainerTrigger.DROP, dest="idle")
+    assert explore(CONTAINER, late).faults == ("idle/drop: the process goes on instead of ending",)
 
 
 @pytest.mark.parametrize("trigger", [StoredTrigger.APPEND, StoredTrigger.RENEW, StoredTrigger.FINISH])

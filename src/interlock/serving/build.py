@@ -13,7 +13,7 @@ from interlock.serving.engines.engine import Engine
 from interlock.serving.http.app import Api, Application, KeyGate, TraceContext
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
-from interlock.serving.responses.active_runs import ActiveRuns, Slots
+from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import ResponseService
@@ -33,7 +33,6 @@ def build(
     *,
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
-    slots: Slots | None = None,
 ) -> Application:
     """Compose an ASGI application.
 
@@ -44,7 +43,6 @@ def build(
         engine: Generates the output.
         store: Stores responses, conversations and background events, instead of that of the settings. Closed at shutdown.
         tools: Runs hosted tools, instead of `build_tools`.
-        slots: Limit the responses of several processes, instead of `max_streams`.
 
     Raises:
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
@@ -54,7 +52,7 @@ def build(
         Archive(store or _open_store(settings), settings.times),
         tools or build_tools(settings),
         _sealing_keys(settings),
-        ActiveRuns(slots or Slots(settings.max_streams)),
+        ActiveRuns(settings.max_streams),
     )
     api = Api(service, settings)
     keys = _api_keys(settings, engine)

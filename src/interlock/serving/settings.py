@@ -232,7 +232,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 256
     max_streams: Annotated[
         Count | None,
-        Option("The most responses to generate at once, in all processes together; further requests receive 429.", "N"),
+        Option("The most responses that a process generates at once; further requests receive 429.", "N"),
     ] = None
     workers: Annotated[
         Count,

@@ -25,7 +25,6 @@ from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect
 from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
 from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
 from interlock.serving.http.steering_table import STEERING, SteeringEffect, SteeringTrigger
-from interlock.serving.http.worker_table import WORKER, WorkerEffect, WorkerTrigger
 from interlock.serving.requests.async_call_table import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
 from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.serving.responses.turns_table import TURNS, TurnEffect, TurnTrigger
@@ -487,36 +486,6 @@ _SERVER: Final = Model(
 
 
 @frozen
-class _Worker(Past):
-    running: bool = fact(on={WorkerEffect.START}, off={WorkerTrigger.EXIT})
-    ready: bool = fact(on={WorkerTrigger.READY}, off={WorkerTrigger.EXIT})
-    stopped: bool = fact(on={WorkerTrigger.STOP})
-
-
-_WORKER: Final = Model(
-    WORKER,
-    _Worker(),
-    possible={
-        WorkerTrigger.DUE: lambda worker: not worker.running,
-        WorkerTrigger.READY: lambda worker: worker.running and not worker.ready,
-        WorkerTrigger.EXIT: lambda worker: worker.running,
-        WorkerTrigger.STOP: lambda worker: not worker.stopped,
-    },
-    effects={
-        WorkerEffect.START: at(WorkerTrigger.DUE),
-        WorkerEffect.RECLAIM: at(WorkerTrigger.EXIT),
-        WorkerEffect.BACK_OFF: {WorkerTrigger.EXIT: lambda worker: not worker.stopped},
-        WorkerEffect.TERMINATE: {WorkerTrigger.STOP: lambda worker: worker.running},
-    },
-    over={
-        WorkerTrigger.EXIT: lambda worker: worker.stopped,
-        WorkerTrigger.STOP: lambda worker: not worker.running,
-    },
-)
-"""A worker: one process at a time, which takes no slots of an earlier one, and none after the server has stopped."""
-
-
-@frozen
 class _Container(Past):
     started: bool = fact(on={ContainerEffect.START})
     busy: bool = fact(on={ContainerTrigger.RUN}, off={ContainerTrigger.END})
@@ -598,7 +567,7 @@ _UPSTREAM_CONNECTION: Final = Model(
 
 _ALL: Final[Sequence[AnyModel]] = (
     *(_TURNS, _BACKGROUND, _STORED, _CONVERSATION, _LANE, _STEERING),
-    *(_CONNECTION, _SERVER, _WORKER, _CONTAINER, _ASYNC_CALL, _UPSTREAM_CONNECTION),
+    *(_CONNECTION, _SERVER, _CONTAINER, _ASYNC_CALL, _UPSTREAM_CONNECTION),
 )
 MODELS: Final[Mapping[str, AnyModel]] = {model.table.name: model for model in _ALL}
 """The model of each process, by the name of its table."""

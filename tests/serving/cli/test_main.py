@@ -1,6 +1,7 @@
 """The command names a missing package."""
 
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -60,3 +61,34 @@ def test_the_version_is_printed_in_every_install(monkeypatch, capsys, option) ->
     monkeypatch.setitem(sys.modules, "click", None)
     run(monkeypatch, option)
     assert capsys.readouterr().out == f"interlock {interlock.__version__}\n"
+
+
+def test_an_output_that_cannot_be_written_ends_a_command(monkeypatch) -> None:
+    with Path("/dev/full").open("w") as output, Path("/dev/full").open("w") as errors:
+        monkeypatch.setattr(sys, "stdout", output)
+        monkeypatch.setattr(sys, "stderr", errors)
+        with pytest.raises(SystemExit) as ended:
+            run(monkeypatch, "check", str(LEGAL / "message.sse"), "--json")
+    assert ended.value.code == 2
+
+
+def test_a_command_with_closed_output_has_its_usual_status(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, "check", str(LEGAL / "message.sse"))
+    assert ended.value.code == 0
+
+
+def test_an_interrupted_command_ends_and_a_second_interrupt_ends_it_silently(monkeypatch) -> None:
+    number = signal.getsignal(signal.SIGINT)
+
+    def interrupt():
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(commands, "run", interrupt)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run(monkeypatch)
+        assert (ended.value.code, signal.getsignal(signal.SIGINT)) == (130, signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGINT, number)

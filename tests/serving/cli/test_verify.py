@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from interlock.fsm import deltas
 from interlock.serving.cli.commands import app
-from interlock.serving.http.worker_table import WorkerEffect
+from interlock.serving.tools.container_table import ContainerEffect
 from interlock.verify import proof
 from interlock.verify.oracle.grammar import ORDERS
 from interlock.verify.process_models import MODELS
@@ -103,11 +103,11 @@ def test_an_edge_that_never_fired_is_named(run):
 
 
 def test_a_process_that_differs_from_its_model_is_reported(run, monkeypatch):
-    effects = {**MODELS["worker"].effects, WorkerEffect.BACK_OFF: {}}
-    monkeypatch.setitem(MODELS, "worker", attrs.evolve(MODELS["worker"], effects=effects))
+    effects = {**MODELS["container"].effects, ContainerEffect.START: {}}
+    monkeypatch.setitem(MODELS, "container", attrs.evolve(MODELS["container"], effects=effects))
     result = run(result=HOLDS)
     assert result.exit_code == 1
-    assert "worker: ready/exit: [reclaim, back_off] instead of [reclaim]" in result.stdout.splitlines()
+    assert "container: new/run: [start, feed] instead of [feed]" in result.stdout.splitlines()
     assert json.loads(run("--json", result=HOLDS).stdout)["holds"] is False
 
 

@@ -145,7 +145,6 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.serving.http.lane_table import LANE
     from interlock.serving.http.server_table import SERVER
     from interlock.serving.http.steering_table import STEERING
-    from interlock.serving.http.worker_table import WORKER
     from interlock.serving.requests.async_call_table import ASYNC_CALL
     from interlock.serving.responses.background_table import BACKGROUND
     from interlock.serving.responses.turns_table import TURNS
@@ -172,7 +171,6 @@ def process_graphs() -> Mapping[str, Graph]:
         draw(STEERING, way=("open", "queued", "committing", "ended")),
         draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
         draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
-        draw(WORKER, way=("backing_off", "starting", "ready", "draining", "exited")),
         draw(CONTAINER, way=("new", "running", "idle", "expired")),
         draw(ASYNC_CALL, way=("called", "pending", "answered", "ended")),
         draw(UPSTREAM_CONNECTION, way=("connected", "waiting", "reading", "idle", "closed")),

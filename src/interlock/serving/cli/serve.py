@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
     from interlock.serving.engines.upstream.survey import UpstreamReport
     from interlock.serving.engines.upstream.translator import Upstream
+    from interlock.serving.http.app import Application
     from interlock.serving.requests.api_keys import Keys
     from interlock.serving.tools.hosting import ToolServers
     from interlock.serving.tools.tool_runner import ToolRunner
@@ -80,8 +81,7 @@ def serve(**_options: object) -> None:
     with option_errors():
         upstreams, servers = gateway_upstreams(settings), build_tools(settings)
         running, tools = _engine(settings, upstreams, servers)
-        create = partial(build, settings, running, tools=tools)
-        application = create()
+        application = build(settings, running, tools=tools)
     keys: Keys = application.state.keys
     if settings.view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
@@ -109,10 +109,17 @@ def serve(**_options: object) -> None:
         server.serve(application, listening, on_ready=on_ready)
     else:
         from interlock.serving.http.workers import Supervisor
-        from interlock.serving.responses.active_runs import Slots
 
-        slots = Slots.shared(settings.max_streams, settings.workers)
-        Supervisor(lambda each: create(slots=each), listening, slots, on_ready, settings.drain, keys).run()
+        Supervisor(settings, partial(_create, settings), listening, on_ready, keys).run()
+
+
+def _create(settings: Settings) -> Application:
+    """Return the application of one of several processes, which begins here."""
+    from interlock.serving.build import build, build_tools
+
+    log_to_stderr(settings.log_level, settings.log_format)
+    engine, tools = _engine(settings, gateway_upstreams(settings), build_tools(settings))
+    return build(settings, engine, tools=tools)
 
 
 async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:

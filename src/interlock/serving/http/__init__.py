@@ -21,5 +21,4 @@ script_faults     breaks connections and streams as a script says
 server            the server process, in the foreground or in a thread
 server_table      a server, from its start to its last connection, as a table
 workers           several server processes behind one port, and their supervisor
-worker_table      one of several server processes, as a table
 """

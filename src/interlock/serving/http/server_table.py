@@ -1,8 +1,8 @@
-"""The life of a server, declared as a table: one process, or a supervisor with its workers.
+"""The life of a server's process, declared as a table.
 
 A signal asks the server to stop. It first *drains*: it refuses requests, and the responses in progress go on for a limited time.
 
-`interlock.serving.http.server` and `interlock.serving.http.workers` carry out the effects.
+`interlock.serving.http.server` carries out the effects.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ class ServerTrigger(StrEnum):
     """The triggers of a server."""
 
     READY = "ready"
-    """Connections are accepted: by the process, or by every worker."""
+    """Connections are accepted."""
     FAIL = "fail"
-    """The application, or a worker, cannot start."""
+    """The application cannot start."""
     STOP = "stop"
     """A signal asks the server to stop."""
     IDLE = "idle"
-    """No response is in progress, or no worker runs."""
+    """No response is in progress."""
     EXPIRE = "expire"
     """The time to drain is over."""
     CLOSE = "close"
-    """All connections are closed, or no worker runs."""
+    """All connections are closed."""
 
 
 class ServerEffect(StrEnum):
@@ -36,13 +36,13 @@ class ServerEffect(StrEnum):
     ANNOUNCE = "announce"
     """Tell the user, or the supervisor, that the server is ready."""
     DRAIN = "drain"
-    """Refuse new requests, and start the timer, which fires `expire`; a supervisor asks its workers to stop."""
+    """Refuse new requests, and start the timer, which fires `expire`."""
     END = "end"
-    """End the responses in progress and close all connections; a supervisor kills the workers that still run."""
+    """End the responses in progress and close all connections."""
     GIVE_UP = "give_up"
-    """Exit with the status of a failed start; a supervisor kills its workers first."""
+    """Exit with the status of a failed start."""
     KILL = "kill"
-    """Exit at once; a supervisor kills its workers first."""
+    """Exit at once."""
 
 
 _T, _E = ServerTrigger, ServerEffect

@@ -1,15 +1,10 @@
-"""The responses in progress: those of one process, which end with it, and the slots that all processes of a server share.
-
-Each process counts its slots in a row of shared memory. There is no lock that a stopped or killed process could hold: it has only
-its own slots, and the supervisor clears the row of a process that has exited.
-"""
+"""The responses in progress, and their limit. Both are those of a process: each of several that serve has its own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from mmap import mmap
 from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
@@ -22,12 +17,6 @@ ABANDONED: Final = Fault("server_error", "The response was abandoned before it e
 
 SHUTDOWN: Final = Fault("server_error", "The server is shutting down.")
 """Ends a response at shutdown: it becomes `failed`, not `cancelled`, because its client did not cancel it."""
-
-GRACE: Final = 5
-"""Seconds at shutdown for responses to end, and for clients to read the last events."""
-
-_ROW: Final = "q"
-_ROW_BYTES: Final = 8
 
 
 @frozen
@@ -44,48 +33,15 @@ class NotBegunError(ApiError):
         return cls(400, "The request was cancelled.", ending=ending)
 
 
-@frozen(eq=False)
-class Slots:
-    """The slots of one process. `limit` is the most that all processes may take together, or None."""
-
-    limit: int | None = None
-    _counts: memoryview[int] = field(factory=lambda: memoryview(bytearray(_ROW_BYTES)).cast(_ROW))
-    """The number of slots that each process has taken."""
-    _row: int = 0
-
-    @classmethod
-    def shared(cls, limit: int | None, processes: int) -> list[Slots]:
-        """Return the slots for each of several processes, which are forked later."""
-        counts = memoryview(mmap(-1, processes * _ROW_BYTES)).cast(_ROW)
-        return [cls(limit, counts, row) for row in range(processes)]
-
-    def take(self) -> bool:
-        """Take a slot; return whether one was free."""
-        # Count first: of two processes that take the last slot at the same time, none overlooks the other. Both may be refused.
-        self._counts[self._row] += 1
-        if self.limit is None or sum(self._counts) <= self.limit:
-            return True
-        self.free()
-        return False
-
-    def free(self) -> None:
-        """Give a slot back."""
-        self._counts[self._row] -= 1
-
-    def clear(self) -> None:
-        """Give back all slots of the process, which has exited."""
-        self._counts[self._row] = 0
-
-
 Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
 """Ends a run as soon as possible, such as `RunControl.interrupt`."""
 
 
 @define(eq=False)
 class ActiveRuns:
-    """The active runs of one process, or its open WebSockets."""
+    """The active runs of one process, at most `limit` if there is one, or its open WebSockets."""
 
-    slots: Slots = field(factory=Slots)
+    limit: int | None = None
     _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
     """The function that ends each active run."""
     _refusal: Fault | None = field(default=None, init=False)
@@ -101,8 +57,8 @@ class ActiveRuns:
             ApiError: 503 if `refuse` was called, or 429 at the limit.
         """
         self.require_open()
-        if not self.slots.take():
-            message = f"The server is already generating {self.slots.limit} responses, its limit; try again in a second."
+        if self.limit is not None and len(self) >= self.limit:
+            message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
         try:
             self._runs.add(interrupt)
@@ -112,7 +68,6 @@ class ActiveRuns:
             yield
         finally:
             self._runs.discard(interrupt)
-            self.slots.free()
             if not self._runs:
                 self._empty.set()
 

@@ -48,7 +48,6 @@ from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import HostedTool
-from interlock.serving.responses.active_runs import GRACE
 from interlock.serving.responses.sealing import RANDOM_KEY
 from interlock.serving.settings import Settings, SettingsError, read_settings, variable
 from interlock.serving.store import StoreError
@@ -331,23 +330,24 @@ def _refusal(error: VllmRefusedError) -> Response:
 def _end_runs_at_shutdown(engine_client: EngineClient, api: Api) -> None:
     """Make the engine's `shutdown` end the open responses and sockets first, because afterwards the server sends nothing to them.
 
-    In a thread other than the event loop's, it waits until they have ended, for `GRACE` seconds at most; in the loop's, it
-    cannot wait.
+    In a thread other than the event loop's, it waits until they have ended, for `Times.grace` seconds at most; in the
+    loop's, it cannot wait.
     """
     loop, thread, shut_down = asyncio.get_running_loop(), get_ident(), engine_client.shutdown
+    grace = api.settings.times.grace
 
     async def end() -> None:
         connections = (api.service.active_runs, api.open_sockets)
         for each in connections:
             each.end()
         for each in connections:
-            await each.wait(GRACE)
+            await each.wait(grace)
 
     def shutdown(*arguments: object, **options: object) -> object:
         if loop.is_running():
             ending = asyncio.run_coroutine_threadsafe(end(), loop)
             if get_ident() != thread:
-                wait([ending], GRACE)
+                wait([ending], grace)
         return shut_down(*arguments, **options)
 
     engine_client.shutdown = shutdown
