@@ -65,7 +65,6 @@ NAV: Nav = [
             {"Stores": "stores.md"},
             {"Metrics and traces": "metrics.md"},
             {"Security": "security.md"},
-            {"Performance": "performance.md"},
         ]
     },
     {
@@ -79,9 +78,6 @@ NAV: Nav = [
         "Check streams": [
             {"interlock check": "check.md"},
             {"The viewer": "viewer.md"},
-            {"Rules": "rules.md"},
-            {"Conformance": "conformance.md"},
-            {"Servers": "servers.md"},
             {"Testing a client": "testing.md"},
             {"Testing an agent": "mock.md"},
         ]
@@ -89,33 +85,14 @@ NAV: Nav = [
     {
         "Change it": [
             {"Design": "design.md"},
-            {"The life of a request": "request.md"},
             {"Lifecycles": "lifecycles.md"},
-            {"Items": "lifecycles/items.md"},
-            {"Calls": "lifecycles/calls.md"},
-            {"Dialects": "lifecycles/dialects.md"},
-            {"Processes": "lifecycles/processes.md"},
-            {"How stores work": "store-design.md"},
             {"Adding an item kind": "adding-a-kind.md"},
             {"Adding an upstream API": "adding-an-upstream.md"},
-            {"Proof": "proof.md"},
-            {"Porting": "porting.md"},
         ]
     },
-    {
-        "Appendices": [
-            {"Performance figures": "performance/figures.md"},
-            {"Performance bounds": "performance/bounds.md"},
-            {"Stores under load": "performance/stores.md"},
-            {"Hostile requests": "performance/hostile.md"},
-            {"Conformance by turn": "conformance/turns.md"},
-            {"Conformance through a gateway": "conformance/gateway.md"},
-            {"What breaks clients": "conformance/clients.md"},
-            {"Malformed output": "conformance/recovery.md"},
-        ]
-    },
+    {"Evidence": "evidence.md"},
 ]
-"""The pages by reader; pages that are not listed here are added at the end."""
+"""The pages by reader. The others are linked from these."""
 
 
 def main() -> None:
@@ -133,7 +110,7 @@ def main() -> None:
     (PAGES / "site.css").write_text(STYLE, "utf-8")
     reference = [{face: write_reference(face)} for face in FACES]
     configuration = BUILD / "zensical.toml"
-    configuration.write_text(configured([*NAV, *more(), {"API reference": reference}]), "utf-8")
+    configuration.write_text(configured([*NAV, {"API reference": reference}]), "utf-8")
     command = [
         str(Path(sys.executable).with_name("zensical")),
         "build",
@@ -177,19 +154,6 @@ def linked(source: Path, page: Path) -> str:
         return f"<code>{html.escape(match[1].replace(BAR, '|')).replace('|', '&#124;')}</code>" if BAR in match[1] else match[0]
 
     return re.sub(r"`([^`\n]+)`", code, LINK.sub(link, source.read_text("utf-8")))
-
-
-def more() -> Nav:
-    """Return the pages that `NAV` does not list, by folder."""
-    named = set(re.findall(r"[\w/-]+\.md", str(NAV)))
-    pages = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md"))
-    others = [name for name in pages if name not in named and not name.startswith("api/")]
-    titles = {"conformance": "Conformance", ".": "More"}
-    groups: dict[str, list[dict[str, str]]] = {}
-    for name in others:
-        folder = str(Path(name).parent)
-        groups.setdefault(titles.get(folder, folder), []).append({Path(name).stem: name})
-    return [{title: pages} for title, pages in groups.items()]
 
 
 def write_reference(face: str) -> str:

@@ -443,7 +443,8 @@ def _filled(page: str, what: str, lines: Iterator[str]) -> str:
 
 def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
-    conformance, performance = ((DOCS / page).read_text("utf-8") for page in ("conformance.md", "performance/bounds.md"))
+    pages = ("conformance.md", "performance/bounds.md", "performance/figures.md")
+    conformance, performance, figures = ((DOCS / page).read_text("utf-8") for page in pages)
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"
     yield "|---|---:|---:|"
@@ -458,9 +459,13 @@ def _figures() -> Iterator[str]:
     ):
         (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
         yield f"| {name} |{counts}"
+    (times,) = re.findall(r"^\| text, 256 streams \|.*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
+    yield f"| CPU time of the API process per token, 256 streams of text | {float(times):.1f}x | 1x |"
+    ((ours, theirs),) = re.findall(r"a token of text takes (\d+) µs .*?with Interlock, (\d+) with", performance, flags=re.DOTALL)
+    yield f"| the same on a GPU, 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
     for name, row in (
-        ("CPU time per text delta", "text deltas"),
-        ("CPU time per gpt-oss token after 20,000 tokens", "harmony after 20,000 reasoning tokens"),
+        ("CPU time from text delta to event alone", "text deltas"),
+        ("the same per gpt-oss token after 20,000 tokens", "harmony after 20,000 reasoning tokens"),
     ):
         (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
         yield f"| {name} | {times}x | 1x |"
