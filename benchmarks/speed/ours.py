@@ -8,7 +8,7 @@ from json.encoder import encode_basestring_ascii
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
-from interlock.dialects import EntryWriter, Transducer
+from interlock.dialects.transducer import EntryWriter, Transducer
 from interlock.embedding import now, random_id
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter, Writer

@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 import httpx
 from attrs import asdict, evolve, frozen
 
-from interlock.judges import RULES
-from interlock.judges.dialects import DIALECT_RULES, ApiName
+from interlock.dialects import ApiName
+from interlock.judges import DIALECT_RULES, RULES
 from interlock.testing.conformance.player import CaseEnd, Player
 
 ROOT: Final = Path(__file__).parents[2]

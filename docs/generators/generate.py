@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Final, get_args
 
@@ -24,13 +25,13 @@ from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded,
 from subjects import subject_of
 
 from interlock.diagram import Graph, NodeRole, to_svg
-from interlock.dialects import chat, messages
+from interlock.dialects import DIALECT_APIS
 from interlock.events.items import ITEMS, statuses_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta
 from interlock.fsm.lifecycles import client_calls, hosted_calls, response, text_items
 from interlock.fsm.table import Machine
-from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Deviation
+from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, RULES, Deviation
 from interlock.judges.automaton import OBSERVED
 from interlock.parsers import harmony_framing as framing
 from interlock.parsers import parser_for
@@ -76,8 +77,7 @@ MODULES = {
     "container": container,
     "async_call": async_call,
     "upstream_connection": upstream_connection,
-    "messages": messages,
-    "chat": chat,
+    **{name: import_module(f"interlock.dialects.{name}") for name in DIALECT_APIS},
 }
 """The modules that declare the tables which are no lifecycles, by the name of the table."""
 
@@ -93,8 +93,7 @@ WALKED = {
     "container": container.CONTAINER,
     "async_call": async_call.ASYNC_CALL,
     "upstream_connection": upstream_connection.UPSTREAM_CONNECTION,
-    "messages": messages.MESSAGES,
-    "chat": chat.CHAT,
+    **{name: judge.make_transducer().table for name, judge in DIALECT_JUDGES.items()},
 }
 
 GRAMMAR = {
@@ -123,7 +122,7 @@ PAGE_OF: Mapping[str, str] = {
     **dict.fromkeys((name for name in stream_graphs() if name not in WHOLE_KINDS), "calls"),
     **dict.fromkeys(process_graphs(), "processes"),
     **dict.fromkeys(("response", "reasoning", "message", "compaction"), "items"),
-    **dict.fromkeys(("harmony", "messages", "chat"), "dialects"),
+    **dict.fromkeys(("harmony", *DIALECT_APIS), "dialects"),
 }
 """The page of each machine that has a section of its own."""
 
@@ -141,7 +140,7 @@ def generated() -> dict[Path, str]:
     files[LIFECYCLES / "whole.svg"] = to_svg(evolve(graphs[WHOLE_KINDS[0]], name="whole"))
     files |= {LIFECYCLES / f"{page}.md": "\n\n".join(_page(page)) + "\n" for page in PAGES}
     files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(
-        [*stream_graphs().values(), *(process_graphs()[name] for name in ("messages", "chat"))]
+        [*stream_graphs().values(), *(process_graphs()[name] for name in DIALECT_APIS)]
     )
     index = Path("docs", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())

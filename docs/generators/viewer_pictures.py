@@ -16,7 +16,8 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Browser, sync_playwright
 
-from interlock.dialects import EntryWriter, MessagesTransducer
+from interlock.dialects.messages import MessagesTransducer
+from interlock.dialects.transducer import EntryWriter
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_steps

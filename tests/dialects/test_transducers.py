@@ -7,17 +7,17 @@ import pytest
 from each import each
 from table_mutations import changes
 
-from interlock.dialects import CHAT, MESSAGES, ChatTransducer, EntryWriter, MessagesTransducer
-from interlock.dialects.chat import ChatEffect, fold_chat
-from interlock.dialects.messages import MessagesEffect, fold_messages
-from interlock.dialects.transducer import EventTrigger
+from interlock.dialects.chat import CHAT, ChatEffect, ChatTransducer, fold_chat
+from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransducer, fold_messages
+from interlock.dialects.transducer import EntryWriter, EventTrigger
 from interlock.events.json import as_json, dumps
 from interlock.events.sse import EventWriter
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.errors import IllegalTransition, InterlockError
 from interlock.fsm.table import Table
-from interlock.judges.dialect_rules import check_chat, check_messages
+from interlock.judges.chat import check_chat
+from interlock.judges.messages import check_messages
 from interlock.serving.engines.recordings import read, rechunk, replay_events, replay_steps
 
 RECORDINGS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "recordings").rglob("*.jsonl"))}

@@ -5,7 +5,8 @@ from copy import deepcopy
 import pytest
 from each import each
 
-from interlock.judges.dialect_rules import check_chat, check_inputs, check_messages
+from interlock.judges.chat import check_chat
+from interlock.judges.messages import check_inputs, check_messages
 
 START = {
     "type": "message_start",

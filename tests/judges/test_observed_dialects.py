@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 from anthropic.types.beta import BetaRawContentBlockDeltaEvent, BetaRawContentBlockStartEvent
 
-from interlock.judges import DEVIATIONS, AnyJudge, DialectJudge
-from interlock.judges.dialect_rules import BLOCK_DELTAS, BLOCKS
+from interlock.judges import DEVIATIONS, DIALECT_JUDGES, AnyJudge
+from interlock.judges.messages import BLOCK_DELTAS, BLOCKS
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "observed"
 STREAMS = {
@@ -143,7 +143,7 @@ def test_a_hostile_value_is_judged_like_any_other(name) -> None:
 
 @pytest.mark.parametrize("api", ["messages", "chat"])
 def test_an_empty_stream_is_unreadable(api) -> None:
-    verdict = DialectJudge(api).end()
+    verdict = DIALECT_JUDGES[api]().end()
     assert (verdict.readable, verdict.legal, verdict.events) == (False, False, 0)
 
 

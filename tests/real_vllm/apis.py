@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from playing import body
 from turns import Turn
 
-from interlock.judges.dialects import ApiName
+from interlock.dialects import ApiName
 from interlock.testing.conformance.answers import Output, parse_arguments, read_stream, read_whole
 from interlock.testing.conformance.requests import PATHS
 

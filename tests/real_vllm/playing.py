@@ -17,8 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tokenizers import Tokenizer
 from turns import Turn
 
+from interlock.dialects import ApiName
 from interlock.events.dialects import DialectName
-from interlock.judges.dialects import AnyJudge, ApiName
+from interlock.judges import AnyJudge
 from interlock.judges.judging import Verdict
 
 TIMEOUT: Final = 60.0

@@ -4,7 +4,8 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from interlock.dialects import CHAT, MESSAGES, MessagesTransducer
+from interlock.dialects.chat import CHAT
+from interlock.dialects.messages import MESSAGES, MessagesTransducer
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver

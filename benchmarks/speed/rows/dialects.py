@@ -7,7 +7,9 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from interlock.dialects import ChatTransducer, MessagesTransducer, Transducer
+from interlock.dialects.chat import ChatTransducer
+from interlock.dialects.messages import MessagesTransducer
+from interlock.dialects.transducer import Transducer
 from interlock.fsm.deltas import Open
 from speed import ours
 from speed.outputs import words

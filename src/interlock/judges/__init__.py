@@ -8,20 +8,24 @@ Another judge, `interlock.verify.oracle`, is written from the rules alone and re
     automaton       the possible states of a lifecycle, inferred from events, and the edges that explain an event
     contents        the contents of events, compared with earlier events
     fields          the fields of events
-    dialects        judges streams of Messages and Chat Completions, and finds out which API a stream is of
-    dialect_rules   the rules of these two APIs
-    dialect_events  the names of their events, and the automata of the transducers that emit them
+    dialects        finds out which API a stream is of
+    dialect_judge   what the judges of other APIs have in common
+    messages        judges streams of Messages
+    chat            judges streams of Chat Completions
     digests         readers and digests of JSON values, and deltas compared with the full text
 """
 
+from interlock.dialects import ApiName
 from interlock.events.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
 from interlock.judges.acceptor import Acceptor
 from interlock.judges.automaton import FiredEdge, Step
-from interlock.judges.dialects import DIALECT_RULES, AnyJudge, ApiName, DialectJudge
+from interlock.judges.dialect_judge import DialectJudge
+from interlock.judges.dialects import DIALECT_JUDGES, DIALECT_RULES, AnyJudge
 from interlock.judges.judging import Judge, JudgedMessage, Verdict, judge
 
 __all__ = [
     "DEVIATIONS",
+    "DIALECT_JUDGES",
     "DIALECT_RULES",
     "RULES",
     "Acceptor",

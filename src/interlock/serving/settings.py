@@ -18,6 +18,7 @@ import msgspec
 from attrs import frozen
 from msgspec import Meta, Struct, inspect, structs
 
+from interlock.dialects import ApiName
 from interlock.events.dialects import DialectName
 from interlock.fsm.errors import InterlockError
 from interlock.serving.requests.logs import LogFormat
@@ -29,7 +30,6 @@ PLACE: Final = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]")
 """Matches the hosts that can be allowed, as `TrustedHostMiddleware` understands them."""
 
-Api: TypeAlias = Literal["responses", "messages", "chat"]
 UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
@@ -311,7 +311,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         Option("Whose parsers read the output of models other than gpt-oss.", has_flag=False),
     ] = "interlock"
     dialects: Annotated[
-        tuple[Api, ...], Option("The APIs to serve instead of vLLM's own routes.", has_flag=False, repeats=True)
+        tuple[ApiName, ...], Option("The APIs to serve instead of vLLM's own routes.", has_flag=False, repeats=True)
     ] = ("responses",)
 
     upstreams: tuple[UpstreamSettings, ...] = ()

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
 from hashlib import sha256
 from operator import add
-from typing import Final, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 from attrs import define, field, frozen
 
-from interlock.dialects import ChatTransducer, MessagesTransducer
+from interlock.dialects.transducer import Transducer
 from interlock.events.items import ITEMS, ItemKind
-from interlock.events.rulebook import Finding
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
@@ -28,18 +26,12 @@ from interlock.fsm.ids import SequentialIds
 from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.subjects import AnyItem
-from interlock.judges.dialect_rules import check_chat, check_messages
+from interlock.judges import DIALECT_JUDGES
 from interlock.verify import oracle
 from interlock.verify.expectation import Body, Expectation, Stance, decode
 from interlock.verify.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
 
-AnyTransducer: TypeAlias = MessagesTransducer | ChatTransducer
-
-TRANSLATION_CHECKS: Final[Sequence[Callable[[Sequence[Body]], list[Finding]]]] = (
-    check_messages,
-    partial(check_chat, usage=True),
-)
-"""The rules of each transducer's stream."""
+AnyTransducer: TypeAlias = Transducer[Any, Any]
 
 Fired: TypeAlias = tuple[str, str, str]
 """A fired edge: the name of the lifecycle, the state, and the trigger."""
@@ -263,8 +255,9 @@ class Explorer:
         return WatchedDriver(self.lifecycles, self.fired)
 
     def _start(self) -> ProofNode:
-        expectation, transducers = Expectation(), (MessagesTransducer(), ChatTransducer(usage=True))
-        return ProofNode(self._driver().state(expectation, transducers), (), (), b"", expectation, transducers, (b"", b""))
+        expectation, transducers = Expectation(), tuple(judge.make_transducer() for judge in DIALECT_JUDGES.values())
+        state = self._driver().state(expectation, transducers)
+        return ProofNode(state, (), (), b"", expectation, transducers, (b"",) * len(transducers))
 
     def _replay(self, node: ProofNode) -> WatchedDriver:
         driver = self._driver()
@@ -302,8 +295,9 @@ class Explorer:
         faults = [
             f"{finding.rule}: event {finding.event}: {finding.message}" for finding in oracle.check(end.events, valid=valid)
         ]
-        for translation, check in zip(end.translations, TRANSLATION_CHECKS, strict=True):
-            faults += [f"{finding.rule}: event {finding.event}: {finding.message}" for finding in check(_bodies(translation))]
+        for translation, judge in zip(end.translations, DIALECT_JUDGES.values(), strict=True):
+            findings = judge.check_emitted(_bodies(translation))
+            faults += [f"{finding.rule}: event {finding.event}: {finding.message}" for finding in findings]
         if driver.response != end.events[-1].get("response"):
             faults.append("R19: the response of the driver differs from the one in the terminal event")
         if not faults:

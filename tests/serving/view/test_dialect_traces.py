@@ -6,11 +6,10 @@ from itertools import takewhile
 import pytest
 from live.dialect_streams import MESSAGES, broken_messages, chat, messages
 
-from interlock.dialects import CHAT
-from interlock.dialects import MESSAGES as MESSAGES_TABLE
-from interlock.dialects.chat import ChatEffect
+from interlock.dialects.chat import CHAT, ChatEffect
+from interlock.dialects.messages import MESSAGES as MESSAGES_TABLE
 from interlock.dialects.messages import MessagesEffect
-from interlock.judges.dialect_events import EMITTED
+from interlock.judges import DIALECT_JUDGES
 from interlock.serving.view.trace import Trace, encode_lines
 
 
@@ -154,11 +153,11 @@ def test_a_stream_without_an_event_is_one_of_responses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effects", "silent"),
-    [(MessagesEffect, {"hold_use", "hold_result", "release"}), (ChatEffect, {"sealed"})],
+    ("api", "effects", "silent"),
+    [("messages", MessagesEffect, {"hold_use", "hold_result", "release"}), ("chat", ChatEffect, {"sealed"})],
 )
-def test_every_effect_has_its_events(effects, silent) -> None:
-    assert {effect.value for effect in effects if effect not in EMITTED} == silent
+def test_every_effect_has_its_events(api, effects, silent) -> None:
+    assert {effect.value for effect in effects if effect not in DIALECT_JUDGES[api].emitted} == silent
 
 
 @pytest.mark.parametrize(
@@ -177,6 +176,6 @@ def test_the_streams_fire_all_other_edges_that_emit(table, data, unseen) -> None
         f"{name} {trigger} {dest.name}"
         for name, state in table.states.items()
         for trigger, (dest, effects) in state.rows.items()
-        if any(effect in EMITTED for effect in effects)
+        if any(effect in DIALECT_JUDGES[table.name].emitted for effect in effects)
     }
     assert emitting - {edge for _, _, edges in walked(lines(data)) for edge in edges} == unseen

@@ -2,7 +2,9 @@
 
 import json
 
-from interlock.dialects import ChatTransducer, EntryWriter, MessagesTransducer
+from interlock.dialects.chat import ChatTransducer
+from interlock.dialects.messages import MessagesTransducer
+from interlock.dialects.transducer import EntryWriter
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
 

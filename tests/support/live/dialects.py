@@ -5,7 +5,8 @@ import json
 import httpx
 
 from interlock.events.decode import SseDecoder
-from interlock.judges.dialect_rules import check_chat, check_messages
+from interlock.judges.chat import check_chat
+from interlock.judges.messages import check_messages
 
 VERSION = {"anthropic-version": "2023-06-01"}
 PATIENCE = 60

@@ -14,6 +14,7 @@ import click
 import msgspec
 from attrs import field, frozen
 
+from interlock.dialects import APIS, ApiName
 from interlock.events.decode import BOM
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps
@@ -31,7 +32,7 @@ from interlock.serving.cli.sources import (
 )
 
 if TYPE_CHECKING:
-    from interlock.judges import AnyJudge, ApiName, Deviation, Finding, Severity, Verdict
+    from interlock.judges import AnyJudge, Deviation, Finding, Severity, Verdict
 
 ReportFormat: TypeAlias = Literal["text", "json", "github"]
 Word: TypeAlias = Literal["legal", "illegal", "unreadable"]
@@ -92,7 +93,7 @@ class CheckedSource:
 @url_options
 @click.option(
     "--api",
-    type=click.Choice(["responses", "messages", "chat"]),
+    type=click.Choice(APIS),
     help="The API of the stream. Default: the one that its first event shows.",
 )
 @dialect_option("The dialect of a stream of the Responses API.")

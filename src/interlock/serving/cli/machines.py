@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from time import process_time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 import click
@@ -135,11 +135,18 @@ def stream_graphs() -> Mapping[str, Graph]:
     return {graph.name: graph for graph in graphs}
 
 
+_WAYS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "messages": {"way": ("absent", "between", "text", "between", "ended"), "column": ("absent", "between", "ended")},
+    "chat": {"way": ("absent", "open", "ended")},
+}
+"""The main path and column in the picture of a transducer, if not those of `draw`."""
+
+
 @cache
 def process_graphs() -> Mapping[str, Graph]:
     """Return the graphs of the server's processes and of the transducers, by name."""
     from interlock.diagram import draw
-    from interlock.dialects import CHAT, MESSAGES
+    from interlock.judges import DIALECT_JUDGES
     from interlock.serving.engines.upstream.connection_table import UPSTREAM_CONNECTION
     from interlock.serving.http.connection_table import CONNECTION
     from interlock.serving.http.lane_table import LANE
@@ -164,8 +171,7 @@ def process_graphs() -> Mapping[str, Graph]:
             way=("absent", "queued", "running", "ended", "expired"),
             column=("absent", "queued", "running", "lost", "ended", "hidden", "expired"),
         ),
-        draw(MESSAGES, way=("absent", "between", "text", "between", "ended"), column=("absent", "between", "ended")),
-        draw(CHAT, way=("absent", "open", "ended")),
+        *(draw(judge.make_transducer().table, **_WAYS.get(name, {})) for name, judge in DIALECT_JUDGES.items()),
         draw(CONVERSATION, way=("absent", "free", "leased", "deleted")),
         draw(LANE, way=("idle", "running", "leaving", "closed")),
         draw(STEERING, way=("open", "queued", "committing", "ended")),

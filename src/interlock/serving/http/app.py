@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import Final
@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from interlock.dialects import DIALECT_APIS, ApiName
 from interlock.embedding import now, random_id
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, Dialect
 from interlock.events.json import elements, is_array, members
@@ -191,8 +192,7 @@ class Api:
     def routes(self) -> list[BaseRoute]:
         return [
             *self.response_routes(),
-            *self.dialect_routes.messages_routes(),
-            *self.dialect_routes.chat_routes(),
+            *self.dialect_routes(DIALECT_APIS),
             WebSocketRoute("/{path:path}", _refuse_socket),
             Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.retrieve_model, methods=["GET"]),
@@ -212,10 +212,10 @@ class Api:
             *ConversationRoutes(self.service, self.settings.max_body_bytes).routes(),
         ]
 
-    @property
-    def dialect_routes(self) -> DialectRoutes:
-        """The routes of Messages and Chat Completions."""
-        return DialectRoutes(self.service, self.settings.max_body_bytes, self.decode, self.settings.keep_alive)
+    def dialect_routes(self, apis: Collection[ApiName]) -> list[BaseRoute]:
+        """Return the routes of other APIs than Responses."""
+        routes = DialectRoutes(self.service, self.settings.max_body_bytes, self.decode, self.settings.keep_alive)
+        return [route for api, served in routes.by_api().items() if api in apis for route in served]
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -22,10 +22,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from interlock.dialects import ChatTransducer, EntryWriter, MessagesTransducer, Transducer
-from interlock.dialects.chat import fold_chat
-from interlock.dialects.messages import fold_messages
-from interlock.dialects.transducer import STATUSES, StreamEntry
+from interlock.dialects import ApiName
+from interlock.dialects.chat import ChatTransducer, fold_chat
+from interlock.dialects.messages import MessagesTransducer, fold_messages
+from interlock.dialects.transducer import STATUSES, EntryWriter, StreamEntry, Transducer
 from interlock.events.chat import CompletionChunk, ErrorChunk
 from interlock.events.json import members
 from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
@@ -197,23 +197,22 @@ class TransducedAnswer(Generic[D]):
 
 @frozen(eq=False)
 class DialectRoutes:
-    """The endpoints of both APIs; `decode` parses bodies."""
+    """The endpoints of other APIs than Responses; `decode` parses bodies."""
 
     service: ResponseService
     max_body_bytes: int
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]]
     keep_alive: float
 
-    def messages_routes(self) -> list[BaseRoute]:
-        """Return the routes of Messages."""
-        return [
-            Route("/v1/messages", self.create_message, methods=["POST"]),
-            Route("/v1/messages/count_tokens", self.count_tokens, methods=["POST"]),
-        ]
-
-    def chat_routes(self) -> list[BaseRoute]:
-        """Return the routes of Chat Completions."""
-        return [Route("/v1/chat/completions", self.create_completion, methods=["POST"])]
+    def by_api(self) -> Mapping[ApiName, Sequence[BaseRoute]]:
+        """Return the routes of each API."""
+        return {
+            "messages": [
+                Route("/v1/messages", self.create_message, methods=["POST"]),
+                Route("/v1/messages/count_tokens", self.count_tokens, methods=["POST"]),
+            ],
+            "chat": [Route("/v1/chat/completions", self.create_completion, methods=["POST"])],
+        }
 
     async def create_message(self, request: Request) -> ASGIApp:
         try:

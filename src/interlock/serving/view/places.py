@@ -6,10 +6,11 @@ from collections.abc import Hashable, Mapping
 
 from attrs import frozen
 
+from interlock.dialects import ApiName
 from interlock.events.json import as_text, elements, members
 from interlock.events.stream import ItemAdded, wire_name
-from interlock.judges import ApiName, JudgedMessage
-from interlock.judges.dialect_events import name_chunk
+from interlock.judges import DIALECT_JUDGES, JudgedMessage
+from interlock.judges.chat import ChatJudge
 from interlock.judges.digests import quote
 from interlock.judges.judging import DONE
 
@@ -43,8 +44,10 @@ def place_of(api: ApiName | None, judged: JudgedMessage) -> Place:
             return _message_place(body)
         case "chat":
             return _chunk_place(body)
-        case _:
+        case "responses" | None:
             return _item_place(judged, body)
+        case _:  # an API whose page shows one lane
+            return Place(DIALECT_JUDGES[api].name_event(body))
 
 
 def _about(kind: str, name: object, id_: object, index: object = None) -> Mapping[str, object]:
@@ -85,7 +88,7 @@ def _message_place(body: Mapping[str, object]) -> Place:
 def _chunk_place(body: Mapping[str, object]) -> Place:
     choice = members(next(iter(elements(body.get("choices"))), None))
     at = choice.get("index") or 0
-    match name_chunk(body):
+    match ChatJudge.name_event(body):
         case "delta.role":
             return Place("delta.role", None, _about("completion", body.get("model"), body.get("id")))
         case "start call" | "delta.tool_calls" as name:

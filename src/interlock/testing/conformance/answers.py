@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
 from interlock.events.items import CustomToolCall, FunctionCall
 from interlock.events.json import as_text, elements, members, parse
 from interlock.events.shapes import name_of
-from interlock.judges import ApiName
 
 Body: TypeAlias = Mapping[str, object]
+TestedApi: TypeAlias = Literal["responses", "messages", "chat"]
+"""An API whose servers can be tested."""
 Part: TypeAlias = tuple[str, str, str]
 """A part of an answer: `text`, `reasoning` or `call`; the name of the tool; the text or the arguments."""
 
@@ -36,7 +37,7 @@ class Output:
     calls: Sequence[tuple[str, str]] = field(default=(), converter=tuple[tuple[str, str], ...])
 
 
-def read_stream(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
+def read_stream(api: TestedApi, events: Sequence[Body]) -> tuple[Output, str]:
     """Return the content of a stream, and the reason or status with which it ended: `error` after an error, empty without any."""
     match api:
         case "responses":
@@ -55,7 +56,7 @@ def read_stream(api: ApiName, events: Sequence[Body]) -> tuple[Output, str]:
     return output_of(parts), "error" if failed else "".join(reasons)
 
 
-def read_whole(api: ApiName, answer: Body) -> tuple[Output, str]:
+def read_whole(api: TestedApi, answer: Body) -> tuple[Output, str]:
     """Return the content of an answer that was not streamed, and its reason or status."""
     if answer.get("error"):
         return output_of(_items(elements(answer.get("output")))), "error"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
 
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import is_object, parse
 from interlock.events.shapes import name_of
-from interlock.judges import ApiName
-from interlock.testing.conformance.answers import Body, Output
+from interlock.testing.conformance.answers import Body, Output, TestedApi
 
 Result: TypeAlias = Literal["passes", "fails", "not served", "not seen"]
 """`not served`: the server refuses or ignores the request; `not seen`: the model did not do what the case needs."""
@@ -159,18 +158,18 @@ class Case:
     name: str
     fields: Body = field(factory=dict[str, object])
     check: Check = says_text
-    apis: Sequence[ApiName] = ("responses", "messages", "chat")
+    apis: Sequence[TestedApi] = get_args(TestedApi)
     needs: str = ""
     steps: Sequence[CaseStep] = ()
     way: Literal["", "socket", "disconnect", "resume"] = ""
 
 
-_R: Final[Sequence[ApiName]] = ("responses",)
-_RC: Final[Sequence[ApiName]] = ("responses", "chat")
-_MC: Final[Sequence[ApiName]] = ("messages", "chat")
+_R: Final[Sequence[TestedApi]] = ("responses",)
+_RC: Final[Sequence[TestedApi]] = ("responses", "chat")
+_MC: Final[Sequence[TestedApi]] = ("messages", "chat")
 
 
-def _steps(name: str, *steps: CaseStep, apis: Sequence[ApiName] = _R, needs: str = "") -> Case:
+def _steps(name: str, *steps: CaseStep, apis: Sequence[TestedApi] = _R, needs: str = "") -> Case:
     return Case(name, apis=apis, steps=steps, needs=needs)
 
 
@@ -279,7 +278,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
         _steps(
             "compact", CaseStep(path="/compact", fields={"input": DIALOGUE}, has={"object": "response.compaction", "output": ANY})
         ),
-        _steps("list the models", CaseStep("GET", "/v1/models", has={"data": ANY}), apis=["responses", "messages", "chat"]),
+        _steps("list the models", CaseStep("GET", "/v1/models", has={"data": ANY}), apis=get_args(TestedApi)),
     ],
     "connections": [
         Case("a WebSocket", HELLO, apis=_R, way="socket"),

@@ -13,11 +13,11 @@ import click
 import msgspec
 
 from interlock.events.json import as_text, clean, dumps, elements, members, parse
-from interlock.judges import ApiName
 from interlock.serving.cli.exchange import ExchangeError, exchange
 from interlock.serving.cli.options import NumberType, examples
 from interlock.serving.cli.sources import UrlRequest, fail, is_url
 from interlock.serving.settings import variable
+from interlock.testing.conformance.answers import TestedApi
 from interlock.testing.conformance.cases import Result
 from interlock.testing.conformance.player import CaseResult, NoAccessError, Player
 
@@ -31,7 +31,7 @@ _TIMEOUT: Final = 60.0
     )
 )
 @click.argument("url", metavar="URL")
-@click.option("--api", type=click.Choice(["responses", "messages", "chat"]), default="responses", help="The API to try.")
+@click.option("--api", type=click.Choice(get_args(TestedApi)), default="responses", help="The API to try.")
 @click.option("--model", metavar="NAME", help="The model to ask. Default: the first that the server lists.")
 @click.option("--api-key", metavar="KEY", envvar=variable("api_key"), show_envvar=True, help="The API key of the server.")
 @click.option("--header", multiple=True, metavar="NAME:VALUE", help="Add a header to each request; can be repeated.")
@@ -40,7 +40,7 @@ _TIMEOUT: Final = 60.0
 def conformance(
     url: str,
     *,
-    api: ApiName,
+    api: TestedApi,
     model: str | None,
     api_key: str | None,
     header: tuple[str, ...],
@@ -69,14 +69,14 @@ def conformance(
     sys.exit(1 if _count(cases)["fails"] else 0)
 
 
-def headers_of(api: ApiName, key: str | None) -> Mapping[str, str]:
+def headers_of(api: TestedApi, key: str | None) -> Mapping[str, str]:
     """Return the headers that an API requires besides the key as a bearer token."""
     if api != "messages":
         return {}
     return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
 
 
-def report_of(url: str, api: ApiName, model: str, cases: Sequence[CaseResult]) -> Mapping[str, object]:
+def report_of(url: str, api: TestedApi, model: str, cases: Sequence[CaseResult]) -> Mapping[str, object]:
     """Return the results of a server as a JSON object."""
     about = {"url": url, "api": api, "model": model, "date": datetime.now(UTC).date().isoformat()}
     return {"version": 1, **about, "cases": [*map(attrs.asdict, cases)], "counts": _count(cases)}
@@ -88,7 +88,7 @@ def _count(cases: Sequence[CaseResult]) -> Mapping[Result, int]:
     return {result: counts[result] for result in get_args(Result)}
 
 
-def _table(cases: Sequence[CaseResult], api: ApiName) -> Iterator[str]:
+def _table(cases: Sequence[CaseResult], api: TestedApi) -> Iterator[str]:
     """Yield the results as lines of text, by topic."""
     width = max(len(case.name) for case in cases)
     group = ""

@@ -14,10 +14,10 @@ from attrs import define, field, frozen
 from interlock.events.decode import SseDecoder
 from interlock.events.json import as_text, dumps, is_array, is_object, members, parse
 from interlock.events.stream import TERMINAL, Completed
-from interlock.judges import AnyJudge, ApiName, Severity, Verdict
+from interlock.judges import AnyJudge, Severity, Verdict
 from interlock.judges.fields import check_fields
 from interlock.serving.cli.exchange import ExchangeError, SlowAnswerError, exchange
-from interlock.testing.conformance.answers import Body, parse_arguments, read_stream, read_whole
+from interlock.testing.conformance.answers import Body, TestedApi, parse_arguments, read_stream, read_whole
 from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
 from interlock.testing.conformance.requests import PATHS, translate
 
@@ -30,7 +30,7 @@ _MAX_TOKENS: Final = 400
 """The most tokens of an answer, so that a case costs little."""
 _NOTE_LENGTH: Final = 160
 """The most characters of a note."""
-_SAME_CONTENT: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
+_SAME_CONTENT: Final[Mapping[TestedApi, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
 _EVENT_STREAM: Final = "text/event-stream"
 
 
@@ -63,7 +63,7 @@ class Player:
     """Runs the cases of an API against the server at a URL; `timeout` is the most seconds for one answer."""
 
     url: str
-    api: ApiName
+    api: TestedApi
     model: str
     headers: Mapping[str, str]
     timeout: float
@@ -330,7 +330,7 @@ def _kind(frame: str) -> str:
     return as_text(members(parse(frame)).get("type"))
 
 
-def _error(api: ApiName, answer: object) -> str:
+def _error(api: TestedApi, answer: object) -> str:
     """Return the message of an error of an API; an empty text if the answer is not an error."""
     body = members(answer)
     error = members(body.get("error"))

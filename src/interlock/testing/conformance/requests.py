@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from interlock.events.json import as_text, elements, members
-from interlock.judges import ApiName
-from interlock.testing.conformance.answers import Body
+from interlock.testing.conformance.answers import Body, TestedApi
 
-PATHS: Final[Mapping[ApiName, str]] = {
+PATHS: Final[Mapping[TestedApi, str]] = {
     "responses": "/v1/responses",
     "messages": "/v1/messages",
     "chat": "/v1/chat/completions",
@@ -18,7 +17,7 @@ PATHS: Final[Mapping[ApiName, str]] = {
 _THINKING: Final = {"max_tokens": 1500, "thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
-def translate(api: ApiName, fields: Body) -> dict[str, object]:
+def translate(api: TestedApi, fields: Body) -> dict[str, object]:
     """Return the request for an API. `stop`, a list of strings, is for the APIs that have it: Messages and Chat Completions."""
     match api:
         case "responses":

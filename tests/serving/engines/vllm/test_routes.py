@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 import interlock
-from interlock.judges.dialect_rules import check_messages
+from interlock.judges.messages import check_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm import plugin as plugin_module
 from interlock.serving.engines.vllm.plugin import InterlockPlugin

@@ -213,12 +213,8 @@ def _log_as_vllm() -> None:
 
 def _served_routes(api: Api) -> list[BaseRoute]:
     """Return the routes of the APIs that the settings name."""
-    routes: Mapping[str, Callable[[], list[BaseRoute]]] = {
-        "responses": api.response_routes,
-        "messages": api.dialect_routes.messages_routes,
-        "chat": api.dialect_routes.chat_routes,
-    }
-    return [route for name, served in routes.items() if name in api.settings.dialects for route in served()]
+    names = api.settings.dialects
+    return [*(api.response_routes() if "responses" in names else ()), *api.dialect_routes(names)]
 
 
 def _model_list(serving: Serving, api: Api) -> Route:

@@ -1,18 +1,37 @@
-"""Validates a stream of Messages by the rules M1 to M9, M11 and M14 of docs/dialects.md, one of Chat Completions by C1 to C8.
+"""The judge of Anthropic's Messages: the rules M1 to M14 of docs/dialects.md.
 
-Values may be of any type. An error does not end the judging: each rule reads the events as if the others were kept.
+The fields of an event may be of any type. An error does not end the judging: each rule reads the events as if the others were
+kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from attrs import define, field
 
-from interlock.events.chat import OLD_CALL
-from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members, parse
-from interlock.events.rulebook import Finding
+from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransducer
+from interlock.events.json import EMPTY, as_text, is_array, is_object, members, parse
+from interlock.events.rulebook import Finding, read_rules
+from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
+
+_RULES: Final = """
+M1|opening|order|`message_start` comes first and once, empty, with id, model and usage.|SDKs build the message from it.
+M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
+M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
+M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
+M5|calls|content|A call has an id, a name and an input; the JSON of its deltas is an object.|The tool runs with wrong arguments.
+M6|results|content|Results and redacted thinking are whole at their start.|
+M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
+M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.
+M9|stop|order|`message_stop` comes last.|A client waits, or reads what is not there.
+M10|ping|order|`ping` may come anywhere.|
+M11|error|order|`error` has a type and a message, and ends the stream anywhere.|A client cannot tell why the message failed.
+M12|frames|content|The name of a frame is the type in its data.|SDKs skip the event.
+M13|whole|content|A whole message equals what the stream adds up to; no object is an empty input.|
+M14|text|content|The next request may have the blocks as they were. No text is empty.|The API refuses the message later.
+"""
 
 _RESULT: Final = {"tool_use_id": (str,), "content": (list, dict, str)}
 _CALL: Final = {"id": (str,), "name": (str,), "input": (dict,)}
@@ -67,9 +86,6 @@ _STOPS: Final = frozenset(
     }
 )
 _COUNTS: Final = ("input_tokens", "output_tokens")
-
-Indexed: TypeAlias = Sequence[tuple[int, Mapping[str, object]]]
-"""Events, each with its place in the stream; or the choices of chunks, each with the place of its chunk."""
 
 
 @define
@@ -248,164 +264,92 @@ def _input(block: _BlockEvents, *, may_be_cut: bool) -> Iterator[Finding]:
         yield Finding("M5", "the input at the start is not that of the deltas", event=block.place)
 
 
-_FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter", OLD_CALL})
-_CALL_TYPES: Final = ("function", "custom")
-CHUNK: Final = "chat.completion.chunk"
-"""The `object` of a chunk."""
+_E = MessagesEffect
+
+_EMITTED: Final[Mapping[str, Sequence[str]]] = {
+    _E.MESSAGE_START: ["message_start"],
+    _E.TEXT_START: ["start text"],
+    _E.TEXT: ["text_delta"],
+    _E.THINKING_START: ["start thinking"],
+    _E.THINKING: ["thinking_delta"],
+    _E.SIGNATURE: ["signature_delta"],
+    _E.CALL_START: ["start tool_use"],
+    _E.INPUT: ["input_json_delta"],
+    _E.STOP: ["content_block_stop"],
+    _E.USE: ["start use", "input_json_delta", "content_block_stop"],
+    _E.RESULT: ["start result", "content_block_stop"],
+    _E.MESSAGE_STOP: ["message_delta", "message_stop"],
+    _E.ERROR: ["error"],
+}
 
 
-def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Finding]:
-    """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
-    failed = any(chunk.get("error") is not None for chunk in chunks)
-    findings = [*_chunks(chunks), *_usage(chunks, requested=usage, failed=failed)]
-    choices: dict[int, list[tuple[int, Mapping[str, object]]]] = {}
-    for index, chunk in enumerate(chunks):
-        for choice in map(members, elements(chunk.get("choices"))):
-            number = choice.get("index")
-            choices.setdefault(number if isinstance(number, int) else 0, []).append((index, choice))
-    if not choices and not failed:
-        findings.append(Finding("C2", "the stream has no choice", event=len(chunks)))
-    for parts in choices.values():
-        findings += [*_roles(parts), *_finish(parts, len(chunks), failed=failed), *_calls(parts)]
-    return findings
+class MessagesJudge(DialectJudge):
+    """Validates a stream of Messages."""
+
+    api = "messages"
+    framing_rule = "M12"
+    rules = read_rules(_RULES)
+    emitted = _EMITTED
+    automaton = transducer_automaton(MESSAGES, _EMITTED, {"text_delta", "thinking_delta", "input_json_delta"})
+    stateless = frozenset({"", "ping"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._block: object = None
+        """The index of the block that began last; events of any other block are not legal."""
+
+    @staticmethod
+    def recognizes(body: Body) -> bool:
+        """Return whether a body has the shape of this API."""
+        kind = as_text(body.get("type"))
+        is_error = kind == "error" and is_object(body.get("error")) and "sequence_number" not in body
+        return is_error or kind == "message" or kind in MESSAGES_EVENTS - {"error"}
+
+    @staticmethod
+    def name_event(body: Body) -> str:
+        """Name an event by its type, and by that of its block or delta."""
+        match as_text(body.get("type")):
+            case "content_block_start":
+                kind = as_text(members(body.get("content_block")).get("type"))
+                if kind in ("text", "thinking", "tool_use"):
+                    return f"start {kind}"
+                return "start use" if kind in ("server_tool_use", "mcp_tool_use") else "start result"
+            case "content_block_delta":
+                return as_text(members(body.get("delta")).get("type"))
+            case name:
+                return name
+
+    @staticmethod
+    def make_transducer() -> MessagesTransducer:
+        """Return a transducer that also sends the reasoning."""
+        return MessagesTransducer()
+
+    @staticmethod
+    def check_emitted(events: Sequence[Body]) -> list[Finding]:
+        """Validate the events of a transducer."""
+        return check_messages(events)
+
+    def _is_stray(self, body: Body) -> bool:
+        kind = body.get("type")
+        if kind == "content_block_start":
+            self._block = body.get("index")
+        return kind in ("content_block_delta", "content_block_stop") and body.get("index") != self._block
+
+    def _check(self) -> Iterator[Finding]:
+        yield from check_messages(self._bodies)
+        yield from check_inputs(self._bodies)
+        if self._marked_at is not None:
+            yield Finding("M9", "the stream has the end marker [DONE]", "marker", self._marked_at)
+        for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
+            name = body.get("type")
+            if not isinstance(name, str) or (message.event != name and self._decoder.is_framed):
+                yield Finding("M12", f"the event is {message.event!r}, and its type is {name!r:.40}", event=index)
+
+    def _items(self) -> list[str]:
+        return [as_text(members(body["content_block"]).get("type")) for body in self._bodies if "content_block" in body]
+
+    def _reasons(self) -> Iterator[object]:
+        return (members(body.get("delta")).get("stop_reason") for body in self._bodies if body.get("type") == "message_delta")
 
 
-def _chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
-    """C6, C7 and C8: the fields of each chunk."""
-    first = next((chunk for chunk in chunks if elements(chunk.get("choices"))), EMPTY)
-    for index, chunk in enumerate(chunks):
-        choices = [*map(members, elements(chunk.get("choices")))]
-        error = chunk.get("error")
-        if error is not None:
-            if not isinstance(members(error).get("message"), str) or index < len(chunks) - 1:
-                yield Finding("C8", "an error is the last chunk, with a message", event=index)
-            if not choices:
-                continue
-        yield from _identity(index, chunk, first)
-        if not is_array(chunk.get("choices")):
-            yield Finding("C6", "the chunk has no list of choices", event=index)
-        for choice in choices:
-            delta = choice.get("delta")
-            if type(choice.get("index")) is not int:
-                yield Finding("C6", "a choice has no index", event=index)
-            if not is_object(delta):
-                has_text = delta is not None or "text" in choice
-                yield Finding("C6", "a choice has no delta", "" if has_text else "no-delta", index)
-            reasoning = members(delta).get("reasoning"), members(delta).get("reasoning_content")
-            if reasoning[0] != reasoning[1]:
-                deviation = "one-reasoning" if None in reasoning else ""
-                yield Finding("C7", "the reasoning differs between its two fields", deviation, index)
-
-
-def _identity(index: int, chunk: Mapping[str, object], first: Mapping[str, object]) -> Iterator[Finding]:
-    """C6: one id, time and model in all chunks, of which `first` is the first that has a choice."""
-    names = ("id", "created", "model")
-    kind = chunk.get("object")
-    if not kind or any(chunk.get(name) in (None, "") for name in names):
-        yield Finding("C6", "the chunk has no id, created, model or object", "chunk-fields", index)
-    differ = [name for name in names if chunk.get(name) and first.get(name) and chunk[name] != first[name]]
-    if differ == ["created"]:
-        yield Finding("C6", "the time differs", "time-passes", index)
-    elif differ:
-        deviation = "" if elements(chunk.get("choices")) else "differs-without-choices"
-        yield Finding("C6", f"the {' and the '.join(differ)} differs", deviation, index)
-    if kind and kind != CHUNK:
-        yield Finding("C6", f"the object is {kind!r:.40}", "other-object" if isinstance(kind, str) else "", index)
-
-
-def _usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: bool) -> Iterator[Finding]:
-    """C5: one chunk at the end has the usage, without choices."""
-    counted = [index for index, chunk in enumerate(chunks) if chunk.get("usage") is not None]
-    if counted and not requested:
-        yield Finding("C5", "nobody requested the usage", event=counted[0])
-    if requested and not counted and not failed and not (chunks and chunks[-1].get("choices") == []):
-        yield Finding("C5", "the usage is missing", event=len(chunks))
-    for index, chunk in enumerate(chunks):
-        choices = elements(chunk.get("choices"))
-        if any(members(choice).get("usage") is not None for choice in choices) or (index in counted and choices):
-            yield Finding("C5", "the usage is beside a choice", "usage-beside-choice", index)
-    if len(counted) > 1:
-        yield Finding("C5", "another chunk has the usage, too", "usage-again", counted[1])
-    elif counted and any(_says(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))):
-        yield Finding("C5", "the usage comes before the end", event=counted[0])
-
-
-def _says(choice: object) -> bool:
-    """Return whether a choice adds anything to its message, or ends it."""
-    return bool(_content(choice)) or bool(members(choice).get("finish_reason"))
-
-
-def _content(choice: object) -> Mapping[str, object]:
-    """Return what a choice adds to its message."""
-    return {name: value for name, value in members(members(choice).get("delta")).items() if value and name != "role"}
-
-
-def _roles(parts: Indexed) -> Iterator[Finding]:
-    """C1: the first chunk of a choice has the role."""
-    roles = [(index, members(choice.get("delta")).get("role")) for index, choice in parts]
-    for place, (index, role) in enumerate(roles):
-        if role is not None and role != "assistant":
-            yield Finding("C1", f"the role is {role!r:.40}", event=index)
-        elif role is None and place == 0:
-            yield Finding("C1", "the first chunk of the choice has no role", "no-role", index)
-        elif role is not None and place > 0:
-            is_late = roles[0][1] is None and all(before is None for _, before in roles[:place])
-            yield Finding("C1", "comes late" if is_late else "the role is repeated", "" if is_late else "role-again", index)
-
-
-def _finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding]:
-    """C2: the last chunk of a choice has the reason, and an empty delta; all others have null."""
-    ended: str | None = None
-    for index, choice in parts:
-        reason = choice.get("finish_reason")
-        if "finish_reason" not in choice or reason == "":
-            yield Finding("C2", "a choice has no finish_reason", "no-reason-key", index)
-        elif reason is not None and not isinstance(reason, str):
-            yield Finding("C2", f"the reason is {reason!r:.40}", event=index)
-        elif isinstance(reason, str) and reason not in _FINISH_REASONS:
-            yield Finding("C2", f"the reason is {reason!r:.40}", "other-reason", index)
-        if ended is not None:
-            if _content(choice) or (reason and reason != ended):
-                yield Finding("C2", f"comes after the reason {ended!r:.40}", event=index)
-            else:
-                yield Finding("C2", f"repeats or follows the reason {ended!r:.40}", "after-reason", index)
-        elif reason:
-            ended = as_text(reason)
-            if choice.get("delta"):
-                yield Finding("C2", "the last delta is not empty", "text-at-finish", index)
-    if ended is None and not failed:
-        yield Finding("C2", "the choice has no finish reason", event=end)
-
-
-def _calls(parts: Indexed) -> Iterator[Finding]:
-    """C3 and C4: calls one after another, and the reason for them."""
-    ids: list[object] = []
-    for index, choice in parts:
-        for call in map(members, elements(members(choice.get("delta")).get("tool_calls"))):
-            if not ids or (call.get("id") and call.get("id") != ids[-1]):
-                ids.append(call.get("id"))
-                yield from _call_start(index, call)
-            elif any(call.get(name) is not None for name in ("id", "type")) or _function(call).get("name") is not None:
-                yield Finding("C4", "the id, the type or the name comes again", "call-fields-again", index)
-            if call.get("index") != len(ids) - 1:
-                yield Finding("C4", f"the index is {call.get('index')!r:.40}, not {len(ids) - 1}", event=index)
-            arguments = _function(call).get("arguments", "")
-            if arguments is None:
-                yield Finding("C4", "the arguments are null", "null-arguments", index)
-            elif not isinstance(arguments, str):
-                yield Finding("C4", "the arguments are not a string", event=index)
-    reasons = [choice.get("finish_reason") for _, choice in parts]
-    if "tool_calls" in reasons and not ids:
-        yield Finding("C3", "the reason is tool_calls, without a call", event=parts[-1][0])
-    if OLD_CALL in reasons and not any(members(choice.get("delta")).get(OLD_CALL) for _, choice in parts):
-        yield Finding("C3", "the reason is function_call, without a call", event=parts[-1][0])
-
-
-def _function(call: Mapping[str, object]) -> Mapping[str, object]:
-    return members(call.get("function") or call.get("custom"))
-
-
-def _call_start(index: int, call: Mapping[str, object]) -> Iterator[Finding]:
-    has_names = all(isinstance(name, str) and name for name in (call.get("id"), _function(call).get("name")))
-    if not has_names or call.get("type") not in _CALL_TYPES:
-        yield Finding("C4", "the id, the type and the name come together, once", event=index)
+JUDGE: Final = MessagesJudge

@@ -1,0 +1,269 @@
+"""The judge of OpenAI's Chat Completions: the rules C1 to C9 of docs/dialects.md.
+
+The fields of a chunk may be of any type. An error does not end the judging: each rule reads the chunks as if the others were
+kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from interlock.dialects.chat import CHAT, ChatEffect, ChatTransducer
+from interlock.events.chat import OLD_CALL
+from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members
+from interlock.events.rulebook import Finding, read_rules
+from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
+
+_RULES: Final = """
+C1|role|order|The first chunk of a choice has the role, and no other does.|Clients begin the message twice, or never.
+C2|finish|order|The last chunk of a choice has an empty delta and the reason, null in all others.|Clients stop early, or never.
+C3|reason|content|`length`, `content_filter` before `tool_calls`, that before `stop`; a named `tool_choice`: `stop`.|Agents wait.
+C4|calls|order|Calls come one after another; id, type and name come once; arguments are text.|Clients mix up or lose calls.
+C5|usage|order|If requested, the usage is in one chunk without choices at the end.|Clients count tokens twice.
+C6|chunks|content|All chunks have one id, time and model; a choice has an index and a delta.|Clients mix up answers.
+C7|reasoning|content|Reasoning is in `reasoning_content` and in `reasoning`.|Clients that read the other one lose it.
+C8|ending|order|`[DONE]` comes last; an error is the last chunk.|A client waits, or takes a failure for an end.
+C9|whole|content|A whole message equals what the stream adds up to, with `refusal` and `annotations`; its choice has `logprobs`.|
+"""
+
+_FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter", OLD_CALL})
+_CALL_TYPES: Final = ("function", "custom")
+CHUNK: Final = "chat.completion.chunk"
+"""The `object` of a chunk."""
+
+
+def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Finding]:
+    """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
+    failed = any(chunk.get("error") is not None for chunk in chunks)
+    findings = [*_chunks(chunks), *_usage(chunks, requested=usage, failed=failed)]
+    choices: dict[int, list[tuple[int, Mapping[str, object]]]] = {}
+    for index, chunk in enumerate(chunks):
+        for choice in map(members, elements(chunk.get("choices"))):
+            number = choice.get("index")
+            choices.setdefault(number if isinstance(number, int) else 0, []).append((index, choice))
+    if not choices and not failed:
+        findings.append(Finding("C2", "the stream has no choice", event=len(chunks)))
+    for parts in choices.values():
+        findings += [*_roles(parts), *_finish(parts, len(chunks), failed=failed), *_calls(parts)]
+    return findings
+
+
+def _chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+    """C6, C7 and C8: the fields of each chunk."""
+    first = next((chunk for chunk in chunks if elements(chunk.get("choices"))), EMPTY)
+    for index, chunk in enumerate(chunks):
+        choices = [*map(members, elements(chunk.get("choices")))]
+        error = chunk.get("error")
+        if error is not None:
+            if not isinstance(members(error).get("message"), str) or index < len(chunks) - 1:
+                yield Finding("C8", "an error is the last chunk, with a message", event=index)
+            if not choices:
+                continue
+        yield from _identity(index, chunk, first)
+        if not is_array(chunk.get("choices")):
+            yield Finding("C6", "the chunk has no list of choices", event=index)
+        for choice in choices:
+            delta = choice.get("delta")
+            if type(choice.get("index")) is not int:
+                yield Finding("C6", "a choice has no index", event=index)
+            if not is_object(delta):
+                has_text = delta is not None or "text" in choice
+                yield Finding("C6", "a choice has no delta", "" if has_text else "no-delta", index)
+            reasoning = members(delta).get("reasoning"), members(delta).get("reasoning_content")
+            if reasoning[0] != reasoning[1]:
+                deviation = "one-reasoning" if None in reasoning else ""
+                yield Finding("C7", "the reasoning differs between its two fields", deviation, index)
+
+
+def _identity(index: int, chunk: Mapping[str, object], first: Mapping[str, object]) -> Iterator[Finding]:
+    """C6: one id, time and model in all chunks, of which `first` is the first that has a choice."""
+    names = ("id", "created", "model")
+    kind = chunk.get("object")
+    if not kind or any(chunk.get(name) in (None, "") for name in names):
+        yield Finding("C6", "the chunk has no id, created, model or object", "chunk-fields", index)
+    differ = [name for name in names if chunk.get(name) and first.get(name) and chunk[name] != first[name]]
+    if differ == ["created"]:
+        yield Finding("C6", "the time differs", "time-passes", index)
+    elif differ:
+        deviation = "" if elements(chunk.get("choices")) else "differs-without-choices"
+        yield Finding("C6", f"the {' and the '.join(differ)} differs", deviation, index)
+    if kind and kind != CHUNK:
+        yield Finding("C6", f"the object is {kind!r:.40}", "other-object" if isinstance(kind, str) else "", index)
+
+
+def _usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: bool) -> Iterator[Finding]:
+    """C5: one chunk at the end has the usage, without choices."""
+    counted = [index for index, chunk in enumerate(chunks) if chunk.get("usage") is not None]
+    if counted and not requested:
+        yield Finding("C5", "nobody requested the usage", event=counted[0])
+    if requested and not counted and not failed and not (chunks and chunks[-1].get("choices") == []):
+        yield Finding("C5", "the usage is missing", event=len(chunks))
+    for index, chunk in enumerate(chunks):
+        choices = elements(chunk.get("choices"))
+        if any(members(choice).get("usage") is not None for choice in choices) or (index in counted and choices):
+            yield Finding("C5", "the usage is beside a choice", "usage-beside-choice", index)
+    if len(counted) > 1:
+        yield Finding("C5", "another chunk has the usage, too", "usage-again", counted[1])
+    elif counted and any(_says(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))):
+        yield Finding("C5", "the usage comes before the end", event=counted[0])
+
+
+def _says(choice: object) -> bool:
+    """Return whether a choice adds anything to its message, or ends it."""
+    return bool(_content(choice)) or bool(members(choice).get("finish_reason"))
+
+
+def _content(choice: object) -> Mapping[str, object]:
+    """Return what a choice adds to its message."""
+    return {name: value for name, value in members(members(choice).get("delta")).items() if value and name != "role"}
+
+
+def _roles(parts: Indexed) -> Iterator[Finding]:
+    """C1: the first chunk of a choice has the role."""
+    roles = [(index, members(choice.get("delta")).get("role")) for index, choice in parts]
+    for place, (index, role) in enumerate(roles):
+        if role is not None and role != "assistant":
+            yield Finding("C1", f"the role is {role!r:.40}", event=index)
+        elif role is None and place == 0:
+            yield Finding("C1", "the first chunk of the choice has no role", "no-role", index)
+        elif role is not None and place > 0:
+            is_late = roles[0][1] is None and all(before is None for _, before in roles[:place])
+            yield Finding("C1", "comes late" if is_late else "the role is repeated", "" if is_late else "role-again", index)
+
+
+def _finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding]:
+    """C2: the last chunk of a choice has the reason, and an empty delta; all others have null."""
+    ended: str | None = None
+    for index, choice in parts:
+        reason = choice.get("finish_reason")
+        if "finish_reason" not in choice or reason == "":
+            yield Finding("C2", "a choice has no finish_reason", "no-reason-key", index)
+        elif reason is not None and not isinstance(reason, str):
+            yield Finding("C2", f"the reason is {reason!r:.40}", event=index)
+        elif isinstance(reason, str) and reason not in _FINISH_REASONS:
+            yield Finding("C2", f"the reason is {reason!r:.40}", "other-reason", index)
+        if ended is not None:
+            if _content(choice) or (reason and reason != ended):
+                yield Finding("C2", f"comes after the reason {ended!r:.40}", event=index)
+            else:
+                yield Finding("C2", f"repeats or follows the reason {ended!r:.40}", "after-reason", index)
+        elif reason:
+            ended = as_text(reason)
+            if choice.get("delta"):
+                yield Finding("C2", "the last delta is not empty", "text-at-finish", index)
+    if ended is None and not failed:
+        yield Finding("C2", "the choice has no finish reason", event=end)
+
+
+def _calls(parts: Indexed) -> Iterator[Finding]:
+    """C3 and C4: calls one after another, and the reason for them."""
+    ids: list[object] = []
+    for index, choice in parts:
+        for call in map(members, elements(members(choice.get("delta")).get("tool_calls"))):
+            if not ids or (call.get("id") and call.get("id") != ids[-1]):
+                ids.append(call.get("id"))
+                yield from _call_start(index, call)
+            elif any(call.get(name) is not None for name in ("id", "type")) or _function(call).get("name") is not None:
+                yield Finding("C4", "the id, the type or the name comes again", "call-fields-again", index)
+            if call.get("index") != len(ids) - 1:
+                yield Finding("C4", f"the index is {call.get('index')!r:.40}, not {len(ids) - 1}", event=index)
+            arguments = _function(call).get("arguments", "")
+            if arguments is None:
+                yield Finding("C4", "the arguments are null", "null-arguments", index)
+            elif not isinstance(arguments, str):
+                yield Finding("C4", "the arguments are not a string", event=index)
+    reasons = [choice.get("finish_reason") for _, choice in parts]
+    if "tool_calls" in reasons and not ids:
+        yield Finding("C3", "the reason is tool_calls, without a call", event=parts[-1][0])
+    if OLD_CALL in reasons and not any(members(choice.get("delta")).get(OLD_CALL) for _, choice in parts):
+        yield Finding("C3", "the reason is function_call, without a call", event=parts[-1][0])
+
+
+def _function(call: Mapping[str, object]) -> Mapping[str, object]:
+    return members(call.get("function") or call.get("custom"))
+
+
+def _call_start(index: int, call: Mapping[str, object]) -> Iterator[Finding]:
+    has_names = all(isinstance(name, str) and name for name in (call.get("id"), _function(call).get("name")))
+    if not has_names or call.get("type") not in _CALL_TYPES:
+        yield Finding("C4", "the id, the type and the name come together, once", event=index)
+
+
+_E = ChatEffect
+
+_EMITTED: Final[Mapping[str, Sequence[str]]] = {
+    _E.ROLE: ["delta.role"],
+    _E.CONTENT: ["delta.content"],
+    _E.REFUSAL: ["delta.refusal"],
+    _E.REASONING: ["delta.reasoning"],
+    _E.CALL: ["start call"],
+    _E.ARGUMENTS: ["delta.tool_calls"],
+    _E.FINISH: ["finish_reason"],
+    _E.ERROR: ["error"],
+}
+_DELTAS: Final = {"delta.content", "delta.refusal", "delta.reasoning", "delta.tool_calls"}
+
+
+class ChatJudge(DialectJudge):
+    """Validates a stream of Chat Completions."""
+
+    api = "chat"
+    framing_rule = "C8"
+    rules = read_rules(_RULES)
+    emitted = _EMITTED
+    automaton = transducer_automaton(CHAT, _EMITTED, _DELTAS)
+    stateless = frozenset({"", "usage"})
+
+    @staticmethod
+    def recognizes(body: Body) -> bool:
+        """Return whether a body has the shape of this API."""
+        if body.get("type") or body.get("object") == "response":
+            return False
+        is_chat = as_text(body.get("object")).startswith("chat.completion")
+        return is_chat or "choices" in body or body.get("error") is not None
+
+    @staticmethod
+    def name_event(body: Body) -> str:
+        """Name a chunk by the first thing that it has."""
+        choice = members(next(iter(elements(body.get("choices"))), None))
+        delta = members(choice.get("delta"))
+        if "error" in body:
+            return "error"
+        if "role" in delta:
+            return "delta.role"
+        if calls := elements(delta.get("tool_calls")):
+            return "start call" if "id" in members(calls[0]) else "delta.tool_calls"
+        for name in ("content", "refusal", "reasoning_content", "reasoning"):
+            if isinstance(delta.get(name), str):
+                return "delta.reasoning" if name.startswith("reasoning") else f"delta.{name}"
+        if choice.get("finish_reason") is not None:
+            return "finish_reason"
+        return "usage" if body.get("usage") is not None else ""
+
+    @staticmethod
+    def make_transducer() -> ChatTransducer:
+        """Return a transducer that also sends the usage."""
+        return ChatTransducer(usage=True)
+
+    @staticmethod
+    def check_emitted(events: Sequence[Body]) -> list[Finding]:
+        """Validate the chunks of a transducer."""
+        return check_chat(events, usage=True)
+
+    def _check(self) -> Iterator[Finding]:
+        bodies = self._bodies[: self._marked_at]
+        yield from check_chat(bodies, usage=any(body.get("usage") is not None for body in bodies))
+        if self._marked_at is None:
+            is_over = any(self._reasons()) or any(body.get("error") is not None for body in bodies)
+            yield Finding("C8", "the stream has no end marker [DONE]", "no-marker" if is_over else "", len(bodies))
+        for index in range(len(bodies), len(self._bodies)):
+            deviation = "" if elements(self._bodies[index].get("choices")) else "after-marker"
+            yield Finding("C8", "comes after the end marker [DONE]", deviation, index)
+
+    def _reasons(self) -> Iterator[object]:
+        choices = (members(choice) for body in self._bodies for choice in elements(body.get("choices")))
+        return (choice.get("finish_reason") for choice in choices)
+
+
+JUDGE: Final = ChatJudge
