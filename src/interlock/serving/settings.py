@@ -120,19 +120,19 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SocketLimits(Struct, frozen=True, kw_only=True):
-    """The limits of one WebSocket connection.
+    """The limits of WebSockets: of each connection, and of the memory of all in a process.
 
     Args:
         lifetime: The seconds after which it accepts no more requests.
         in_flight: The most running and waiting requests in all lanes.
         lanes: The most lanes with a name; the lane without a name is not counted.
-        memory_bytes: The most bytes of its requests, and of the responses that its lanes may continue from.
+        memory_bytes: The most bytes of the requests of all connections, and of the responses that their lanes may continue from.
     """
 
     lifetime: float = 3600
     in_flight: int = 16
     lanes: int = 32
-    memory_bytes: int = 128 * 2**20
+    memory_bytes: int = 2**30
 
 
 class Times(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.socket_memory import SocketMemory
+from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
 from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings, SocketLimits
@@ -227,7 +227,7 @@ def test_requests_are_bounded_in_bytes(serve) -> None:
         socket.send(STAGED, input="x" * 1500)
         refused = socket.turn()[-1]["error"]
         assert refused["code"] == "websocket_stream_limit_reached"
-        assert refused["message"] == "The WebSocket requests of this connection would take more than 2000 bytes of memory."
+        assert refused["message"] == "The WebSocket requests of this server would take more than 2000 bytes of memory."
         gate.open()
         assert socket.turn()[-1]["type"] == "response.completed"
 
@@ -271,7 +271,7 @@ def test_a_closed_connection_leaves_nothing_in_memory() -> None:
             for frame in frames:
                 assert socket.ask(frame)[-1]["type"] == "response.completed"
         api = app.routes[0].endpoint.__self__
-        assert (len(leave()), api.socket_memory.used) == (before, {})
+        assert (len(leave()), api.socket_memory.used) == (before, 0)
     finally:
         gc.enable()
 
@@ -353,7 +353,7 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     async def serve():
         socket = WebSocket({"type": "websocket"}, receive, send)
         await socket.accept()
-        await SocketConnection(socket, Broken(), OPENAI, SocketMemory().for_connection("", 10_000), SocketLimits(), 0).serve()
+        await SocketConnection(socket, Broken(), OPENAI, ConnectionMemory(SocketMemory(10_000)), SocketLimits(), 0).serve()
         gc.collect()
 
     with caplog.at_level("ERROR", "asyncio"):

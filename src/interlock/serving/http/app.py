@@ -46,7 +46,7 @@ from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_m
 from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import read_body
 from interlock.serving.http.request_ids import RequestIds
-from interlock.serving.http.socket_memory import SocketMemory
+from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
 from interlock.serving.http.unserved import unserved
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
@@ -182,8 +182,12 @@ class Api:
     settings: Settings
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object
     open_sockets: ActiveRuns = field(factory=ActiveRuns, init=False)
-    socket_memory: SocketMemory = field(factory=SocketMemory, init=False)
+    socket_memory: SocketMemory = field(init=False)
     started_at: int = field(factory=now, init=False)
+
+    @socket_memory.default
+    def _bound_memory(self) -> SocketMemory:
+        return SocketMemory(self.settings.socket_limits.memory_bytes)
 
     @cached_property
     def background_registry(self) -> BackgroundRegistry:
@@ -296,7 +300,7 @@ class Api:
 
         await socket.accept()
         settings = self.settings
-        memory = self.socket_memory.for_connection(tenant_of(socket), settings.socket_limits.memory_bytes)
+        memory = ConnectionMemory(self.socket_memory)
         connection = SocketConnection(
             socket, self.service, self._dialect(socket), memory, settings.socket_limits, settings.keep_alive
         )

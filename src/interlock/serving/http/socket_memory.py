@@ -1,14 +1,16 @@
-"""The memory of WebSocket connections, limited in bytes for each connection, each tenant and the process.
+"""The memory of WebSockets: the latest response of each lane, in a dictionary bounded in bytes, with the requests in flight.
 
-The latest response of each lane (the requests of one `stream_id`) is cached as JSON, which takes a sixth of the memory of Python
-objects. If there is no room, the least recently used response is evicted.
+A response is kept as JSON, which takes a sixth of the memory of Python objects. If there is no room, the least recently used
+response is evicted, whichever connection has it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
 from sys import getsizeof
-from typing import Final, TypeAlias
+from typing import Final
 
 from attrs import define, field, frozen
 
@@ -18,109 +20,87 @@ from interlock.serving.store.chain import body_of, pack, put_together
 
 NO_ROOM: Final = "websocket_stream_limit_reached"
 
-Scope: TypeAlias = tuple[object, ...]
-"""The process (an empty tuple), a tenant (its name), or a connection (its tenant's name and a unique object)."""
-
 
 @frozen
 class CachedResponse:
-    """The latest response of a lane."""
+    """A response without its output, and the items of its conversation, as JSON; the last `outputs` of these are its output."""
 
     id: str
-    chunks: tuple[bytes, ...] = ()
-    """The response without its output, and the items of its conversation, as JSON; empty if evicted or never cached."""
-    outputs: int = 0  # how many items at the end are its output
-    size: int = 0
+    chunks: tuple[bytes, ...]
+    outputs: int
+
+    @classmethod
+    def of(cls, stored: StoredResponse) -> CachedResponse:
+        return cls(stored.id, (body_of(stored), *map(pack, stored.conversation)), len(stored.output))
+
+    @property
+    def size(self) -> int:
+        return getsizeof(self.chunks) + sum(map(getsizeof, self.chunks))
 
 
 @define(eq=False)
 class SocketMemory:
-    """The memory of all connections of a process, with the limits of the process and of each tenant."""
+    """The memory of all WebSockets of a process, at most `limit` bytes."""
 
-    process_bytes: int = 2**30
-    tenant_bytes: int = 2**29
-    used: Counter[Scope] = field(factory=Counter[Scope], init=False)
-    cache: dict[tuple[Scope, str | None], CachedResponse] = field(
-        factory=dict[tuple[Scope, "str | None"], CachedResponse], init=False
+    limit: int
+    used: int = field(default=0, init=False)
+    responses: OrderedDict[tuple[ConnectionMemory, str | None], CachedResponse] = field(
+        factory=OrderedDict[tuple["ConnectionMemory", "str | None"], CachedResponse], init=False
     )
     """The latest responses by connection and lane, the least recently used first."""
 
-    def for_connection(self, tenant: str, limit: int) -> ConnectionMemory:
-        return ConnectionMemory(self, (tenant, object()), limit)
-
-    def count(self, connection: Scope, size: int) -> None:
-        """Add `size` to the bytes in use of a connection, its tenant and the process; a negative `size` releases bytes."""
-        for length in range(len(connection) + 1):
-            scope = connection[:length]
-            self.used[scope] += size
-            if not self.used[scope]:
-                del self.used[scope]
-
-    def evict(self, scope: Scope) -> bool:
-        """Evict the least recently used response of a scope; return whether there was one."""
-        for (connection, lane), cached in self.cache.items():
-            if cached.chunks and connection[: len(scope)] == scope:
-                self.cache[connection, lane] = CachedResponse(cached.id)
-                self.count(connection, -cached.size)
-                return True
-        return False
+    def reserve(self, size: int) -> None:
+        """Reserve bytes, and evict responses to make room; raise an `ApiError` if there is still not enough."""
+        while self.used + size > self.limit:
+            if not self.responses:
+                message = f"The WebSocket requests of this server would take more than {self.limit} bytes of memory."
+                raise ApiError(400, message, param="stream_id", code=NO_ROOM)
+            _, evicted = self.responses.popitem(last=False)
+            self.used -= evicted.size
+        self.used += size
 
 
 @define(eq=False)
 class ConnectionMemory:
-    """The memory of one connection."""
+    """The part of one connection: the latest responses of its lanes, and the bytes reserved for its requests."""
 
     _memory: SocketMemory
-    _scope: Scope
-    _limit: int
+    _reserved: int = field(default=0, init=False)
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes, and evict responses to make room; raise an `ApiError` if there is still not enough."""
-        memory = self._memory
-        bounds = (("connection", self._limit), ("key", memory.tenant_bytes), ("server", memory.process_bytes))
-        for length, (owner, limit) in zip((2, 1, 0), bounds, strict=True):
-            scope = self._scope[:length]
-            while memory.used[scope] + size > limit:
-                if not memory.evict(scope):
-                    message = f"The WebSocket requests of this {owner} would take more than {limit} bytes of memory."
-                    raise ApiError(400, message, param="stream_id", code=NO_ROOM)
-        memory.count(self._scope, size)
+        """Reserve bytes for a request; raise an `ApiError` if there are not enough."""
+        self._memory.reserve(size)
+        self._reserved += size
 
     def release(self, size: int) -> None:
-        self._memory.count(self._scope, -size)
+        self._memory.used -= size
+        self._reserved -= size
 
     def store(self, lane: str | None, stored: StoredResponse) -> None:
         """Cache the latest response of a lane, if there is room for it."""
-        self.discard(lane)
-        chunks = (body_of(stored), *map(pack, stored.conversation))
-        cached = CachedResponse(stored.id, chunks, len(stored.output), getsizeof(chunks) + sum(map(getsizeof, chunks)))
-        try:
-            self.reserve(cached.size)
-        except ApiError:
-            cached = CachedResponse(stored.id)
-        self._memory.cache[self._scope, lane] = cached
+        self._discard(lane)
+        cached = CachedResponse.of(stored)
+        with suppress(ApiError):
+            self._memory.reserve(cached.size)
+            self._memory.responses[self, lane] = cached
 
     def take(self, lane: str | None, response_id: object) -> tuple[StoredResponse | None, int]:
-        """Remove and return the cached response of a lane, with its bytes, which stay reserved; None if it has another id."""
-        cached = self._memory.cache.get((self._scope, lane))
-        if cached is None or not cached.chunks or cached.id != response_id:
+        """Remove and return the latest response of a lane, with its bytes, which stay reserved; None if it has another id."""
+        cached = self._memory.responses.get((self, lane))
+        if cached is None or cached.id != response_id:
             return None, 0
-        del self._memory.cache[self._scope, lane]
+        del self._memory.responses[self, lane]
+        self._reserved += cached.size
         body, *items = cached.chunks
         return put_together(body, items, cached.outputs), cached.size
 
-    def was_evicted(self, lane: str | None, response_id: object) -> bool:
-        """Return whether the latest response of a lane has this id but is not cached."""
-        return self._memory.cache.get((self._scope, lane)) == CachedResponse(str(response_id))
+    def close(self, lanes: Iterable[str | None]) -> None:
+        """Release all memory of the connection, which has ended, and had these lanes."""
+        for lane in lanes:
+            self._discard(lane)
+        self.release(self._reserved)
 
-    def discard(self, lane: str | None) -> None:
-        cached = self._memory.cache.pop((self._scope, lane), None)
+    def _discard(self, lane: str | None) -> None:
+        cached = self._memory.responses.pop((self, lane), None)
         if cached is not None:
-            self.release(cached.size)
-
-    def close(self) -> None:
-        """Release all memory of the connection, which has ended."""
-        for scope, lane in [*self._memory.cache]:
-            if scope == self._scope:
-                self.discard(lane)
-        self.release(self._memory.used[self._scope])
+            self._memory.used -= cached.size

@@ -101,6 +101,8 @@ class Lane:
     size: int = field(default=0, init=False)  # bytes reserved for the current request and the response that it continues
     steering: Steering | None = field(default=None, init=False)
     """The steering of the current response, or of the last one."""
+    latest: str | None = field(default=None, init=False)
+    """The id of the response that was cached last, unless a request has taken it."""
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
     _interrupt: Interrupt | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
@@ -187,7 +189,7 @@ class SocketConnection:
             await self._fire(ConnectionTrigger.LEAVE)
             if self._tasks:
                 await asyncio.wait(self._tasks)
-            self._memory.close()
+            self._memory.close(self._lanes)
             metrics.count("interlock_websocket_connections", amount=-1)
             metrics.count("interlock_websocket_lanes", amount=-len(self._lanes))
 
@@ -292,6 +294,8 @@ class SocketConnection:
                 request = evolve(request, body=body, size=request.size + parent.size, parent=parent)
         lane.steering = steering = Steering(request.body, self._memory)
         latest, size = self._memory.take(lane.stream_id, request.body.get("previous_response_id"))
+        if latest is not None:
+            lane.latest = None
         lane.size = request.size + size
         try:
             pending = Outcome(value=self._begin(lane, request, latest, steering))
@@ -363,17 +367,16 @@ class SocketConnection:
             driver = ResponseDriver(settings, writer=SseWriter(self._dialect), ids=random_id, clock=now)
             await self._send_events(driver.feed([Start(), error.ending]), lane)
         else:
-            await self._send(_error_frame(self._api_error(error, request), lane.stream_id))
+            await self._send(_error_frame(self._api_error(error, lane, request), lane.stream_id))
 
-    def _api_error(self, error: BaseException, request: CreateFrame) -> ApiError:
+    def _api_error(self, error: BaseException, lane: Lane, request: CreateFrame) -> ApiError:
         """Return the error to send in place of a response; log an unexpected one."""
         api_error = store_error(error)
         if not isinstance(api_error, ApiError):
             logger.error("a request over a WebSocket could not be answered", exc_info=error)
             return INTERNAL_ERROR
-        if api_error.code == "previous_response_not_found" and self._memory.was_evicted(
-            request.stream_id, request.body.get("previous_response_id")
-        ):
+        is_latest = lane.latest is not None and lane.latest == request.body.get("previous_response_id")
+        if api_error.code == "previous_response_not_found" and is_latest:
             return evolve(api_error, message=f"{api_error.message} {EVICTED}")
         return api_error
 
@@ -395,6 +398,7 @@ class SocketConnection:
                     if run.driver.ended and run.driver.status != "failed":
                         self._release(lane)
                         self._memory.store(lane.stream_id, run.stored)
+                        lane.latest = run.driver.id
                     await self._send_events(events, lane)
         finally:
             if run is not None:
