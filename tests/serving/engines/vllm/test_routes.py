@@ -3,20 +3,16 @@
 import asyncio
 import contextlib
 import functools
-import gzip
 import json
 import logging
 import re
 import sys
-import zlib
 from types import SimpleNamespace
 
 import fake_vllm as fake
 import pytest
-from backports import zstd
 from fake_vllm import Serving, outputs
 from live.plugged import ANSWER, BODY, client_of
-from open_responses_oracle import check_open_responses
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
@@ -113,13 +109,6 @@ def test_a_body_of_600_levels_is_refused(stream):
     tool = {"type": "function", "name": "f", "parameters": schema}
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), stream=stream, tools=[tool])
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
-
-
-def test_open_responses_are_spoken_to_those_who_ask():
-    thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
-    headers = {"OpenResponses-Version": "2026-04-24"}
-    answer = ask(Serving(fake.HarmonyContext, outputs(thought + ANSWER)), stream=True, headers=headers)
-    assert check_open_responses(events(answer.content)) == []
 
 
 def test_other_models_are_asked_for_pieces_even_if_the_client_wants_one():
@@ -219,37 +208,6 @@ def test_without_a_model_that_generates_vllm_answers():
     assert ask(None, "/v1/responses/resp_1", "GET").status_code == 404
 
 
-def test_a_stored_response_is_shown():
-    async def asking():
-        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            response = (await client.post("/v1/responses", json=BODY)).json()
-            url = f"/v1/responses/{response['id']}"
-            stored, streamed = await client.get(url), await client.get(url, params={"stream": "true"})
-            cancelled, unknown = await client.post(f"{url}/cancel"), await client.get("/v1/responses/resp_2")
-            return response, stored.json(), streamed, cancelled.status_code, unknown.status_code
-
-    response, stored, streamed, cancelled, unknown = asyncio.run(asking())
-    assert (stored, cancelled, unknown) == (response, 400, 404)
-    assert (streamed.status_code, streamed.json()["error"]["param"]) == (400, "stream")
-
-
-def test_a_response_in_the_background_has_many_readers():
-    async def asking():
-        serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-        async with client_of(serving) as client:
-            first = await client.post("/v1/responses", json={**BODY, "background": True, "stream": True})
-            url = "/v1/responses/resp_1"
-            second = await client.get(url, params={"stream": "true"})
-            tail = await client.get(url, params={"stream": "true", "starting_after": 3})
-            over = await client.post(f"{url}/cancel")
-            return first.content, second.content, tail.content, (await client.get(url)).json(), over.status_code
-
-    first, second, tail, stored, over = asyncio.run(asking())
-    assert check(events(first)) == []
-    assert [event["type"] for event in events(first)[:2]] == ["response.created", "response.queued"]
-    assert (second, events(tail), stored, over) == (first, events(first)[4:], events(first)[-1]["response"], 200)
-
-
 def test_a_response_in_the_background_is_queued_runs_and_can_be_cancelled():
     async def asking():
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
@@ -308,17 +266,6 @@ def test_a_client_that_goes_away_aborts_the_request():
         return serving.aborted
 
     assert asyncio.run(asking())
-
-
-def test_a_reader_of_the_background_that_goes_away_ends_nothing():
-    async def asking():
-        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], going_on := asyncio.Event(), *outputs(ANSWER)[4:]])
-        async with client_of(serving) as client:
-            await asgi(client.app, {**BODY, "stream": True, "background": True}, disconnect=2)
-            going_on.set()
-            return (await client.get("/v1/responses/resp_1", params={"stream": "true"})).content
-
-    assert events(asyncio.run(asking()))[-1]["type"] == "response.completed"
 
 
 def test_a_shutdown_of_the_engine_first_ends_the_responses():
@@ -510,16 +457,6 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [warning] * warnings
 
 
-def test_a_run_that_begins_at_a_shutdown_ends_at_once():
-    async def asking():
-        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            client.app.state.interlock.service.active_runs.end()
-            return await client.post("/v1/responses", json=BODY)
-
-    answer = asyncio.run(asking())
-    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "The server is shutting down.")
-
-
 @pytest.mark.parametrize(("view", "key", "status"), [("1", "", 200), ("1", "secret", 401), ("", "", 404)])
 def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, view, key, status):
     monkeypatch.setenv("INTERLOCK_VIEW", view)
@@ -537,17 +474,6 @@ def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, v
     if view:
         lines = [json.loads(line) for line in page.content.splitlines()]
         assert (lines[-1][0], lines[-1][1]["legal"]) == ("end", True)
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstd.compress])
-def test_a_compressed_body_is_read(compress):
-    async def asking():
-        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            coding = {gzip.compress: "gzip", zlib.compress: "deflate", zstd.compress: "zstd"}[compress]
-            headers = {"content-type": "application/json", "content-encoding": coding}
-            return (await client.post("/v1/responses", content=compress(json.dumps(BODY).encode()), headers=headers)).json()
-
-    assert asyncio.run(asking())["status"] == "completed"
 
 
 def test_a_body_that_cannot_be_decompressed_never_reaches_vllm():
@@ -592,12 +518,6 @@ def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools
     rendered = serving.requests[-1]
     assert [tool.get("name", tool["type"]) for tool in rendered.tools] == ["sky__weather", "sky__write", "web_search_preview"]
     assert rendered.input == [{"type": "message", "role": "user", "content": "Hi"}]
-
-
-def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name():
-    answer = ask(Serving(), input=[{"type": "teleport"}])
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0].type")
-    assert "teleport" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("harmony", [True, False])

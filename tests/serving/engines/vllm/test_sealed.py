@@ -1,7 +1,6 @@
 """Inside vLLM too, a client is given what only a server can read, and vLLM is given what it was."""
 
 import asyncio
-import json
 import logging
 from types import SimpleNamespace
 
@@ -11,7 +10,6 @@ import pytest
 from fake_vllm import Serving, outputs
 
 from interlock.serving.engines.vllm.plugin import InterlockPlugin
-from interlock.verify.oracle import check
 
 TURN = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hello.<|return|>"
 REQUEST = {"model": "m", "input": "Hi", "include": ["reasoning.encrypted_content"], "store": False}
@@ -60,71 +58,12 @@ def test_reasoning_goes_round_without_loss(harmony) -> None:
 
 
 @pytest.mark.usefixtures("vllm")
-def test_reasoning_is_sealed_where_it_is_done_in_a_legal_stream() -> None:
-    answer = ask(Serving(fake.HarmonyContext, outputs(TURN)), {**REQUEST, "stream": True})
-    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: {")]
-    assert check(events) == []
-    seen = [(event["type"], event["item"].get("encrypted_content")) for event in events if "item" in event]
-    (added, nothing), (done, sealed), *_ = seen
-    assert (added, nothing, done) == ("response.output_item.added", None, "response.output_item.done")
-    assert events[-1]["response"]["output"][0]["encrypted_content"] == sealed
-
-
-def flip(sealed):
-    """Sealed content with another letter in its middle."""
-    return f"{sealed[:40]}{'B' if sealed[40] == 'A' else 'A'}{sealed[41:]}"
-
-
-@pytest.mark.usefixtures("vllm")
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (
-            lambda body: body["input"][0].update(encrypted_content="AAAA"),
-            "it was not sealed by Interlock, or by an older release, whose format is not supported any more",
-        ),
-        (
-            lambda body: body["input"][0].update(encrypted_content=flip(body["input"][0]["encrypted_content"])),
-            "it was changed, or was sealed with a key that this server does not have",
-        ),
-    ],
-)
-def test_what_cannot_be_opened_is_refused_before_vllm_is_asked(change, why) -> None:
-    serving = Serving(fake.HarmonyContext, outputs(TURN))
-
-    def changed(answer):
-        serving.started.clear()
-        body = carried(answer)
-        body["input"].insert(0, USER)
-        change_at = {**body, "input": body["input"][1:]}
-        change(change_at)
-        return {**change_at, "input": [USER, *change_at["input"]]}
-
-    refused = ask(serving, REQUEST, changed)
-    assert refused.status_code == 400
-    assert refused.json()["error"] == {
-        "message": f"The encrypted content of 'input[1]' could not be verified: {why}.",
-        "type": "invalid_request_error",
-        "param": "input[1].encrypted_content",
-        "code": "invalid_encrypted_content",
-    }
-    assert not serving.started.is_set()
-
-
-@pytest.mark.usefixtures("vllm")
 def test_the_reasoning_of_one_key_is_none_of_anothers() -> None:
     args = SimpleNamespace(api_key=["one", "two"])
     headers = [{"authorization": "Bearer one"}, {"authorization": "Bearer two"}]
     serving = Serving(fake.HarmonyContext, outputs(TURN))
     assert ask(serving, REQUEST, carried, headers=headers[:1], args=args).status_code == 200
     assert ask(serving, REQUEST, carried, headers=headers, args=args).json()["error"]["code"] == "invalid_encrypted_content"
-
-
-@pytest.mark.usefixtures("vllm")
-@pytest.mark.parametrize("kind", ["reasoning", "compaction"])
-def test_what_is_no_text_is_refused_by_its_type(kind) -> None:
-    refused = ask(Serving(), {**REQUEST, "input": [{"type": kind, "summary": [], "encrypted_content": 1}]})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].encrypted_content")
 
 
 def start(monkeypatch, caplog, keys):

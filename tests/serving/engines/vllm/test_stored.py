@@ -1,4 +1,4 @@
-"""What the plugin adds to vLLM's routes: deleting a response, listing what it answered, counting a prompt."""
+"""What the plugin adds to vLLM's routes: conversations, the output of code, and counts of prompts."""
 
 import asyncio
 
@@ -9,9 +9,7 @@ from live.agents import servers
 from live.mcp_servers import answer, plain, result, running
 from live.plugged import ANSWER, BODY, client_of
 
-from interlock.serving import build as building
 from interlock.serving.engines.vllm import plugin
-from interlock.serving.store import MemoryStore, StoreDown
 
 pytestmark = pytest.mark.usefixtures("vllm")
 
@@ -27,47 +25,6 @@ def asking(steps, *rounds, engine=None):
             return await steps(client, serving)
 
     return asyncio.run(run())
-
-
-def test_a_deleted_response_is_gone():
-    async def steps(client, _):
-        await client.post(PATH, json=BODY)
-        deleted = await client.delete(f"{PATH}/resp_1")
-        second = await client.delete(f"{PATH}/resp_1")
-        return deleted.json(), second.status_code, second.json()["error"]["message"]
-
-    assert asking(steps, ANSWER) == (
-        {"id": "resp_1", "object": "response", "deleted": True},
-        404,
-        "Response with id 'resp_1' not found.",
-    )
-
-
-def test_a_response_in_the_background_is_cancelled_before_it_is_deleted():
-    async def steps(client, serving):
-        gate = asyncio.Event()
-        serving.script = [[*outputs(ANSWER)[:2], gate]]
-        await client.post(PATH, json={**BODY, "background": True})
-        deleted = await client.delete(f"{PATH}/resp_1")
-        return deleted.json()["deleted"], serving.aborted, (await client.get(f"{PATH}/resp_1")).status_code
-
-    assert asking(steps) == (True, True, 404)
-
-
-def test_what_a_response_answered_is_listed_with_what_came_before():
-    async def steps(client, _):
-        await client.post(PATH, json=BODY)
-        await client.post(PATH, json={**BODY, "input": "And now?", "request_id": "resp_2", "previous_response_id": "resp_1"})
-        listed = await client.get(f"{PATH}/resp_2/input_items", params={"order": "asc"})
-        wrong = await client.get(f"{PATH}/resp_2/input_items", params={"limit": "0"})
-        unheard = await client.get(f"{PATH}/resp_3/input_items")
-        return listed.json(), (wrong.status_code, wrong.json()["error"]["param"]), unheard.status_code
-
-    listed, *refused = asking(steps, ANSWER)
-    texts = [(item["role"], item["content"][0]["text"]) for item in listed["data"]]
-    assert texts == [("user", "Hi"), ("assistant", "Hello there."), ("user", "And now?")]
-    assert listed["first_id"] == listed["data"][0]["id"]
-    assert refused == [(400, "limit"), 404]
 
 
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -124,33 +81,14 @@ def test_a_prompt_that_vllm_refuses_is_not_counted():
     assert asking(steps) == (400, {"error": {"message": "It is refused.", "code": 400}})
 
 
-def test_what_is_to_be_stored_is_refused_while_the_store_is_down_and_the_rest_is_not(monkeypatch):
-    class Down(MemoryStore):
-        looked = asyncio.Event()
+def test_a_response_continues_its_conversation_and_is_added_to_it():
+    async def steps(client, serving):
+        created = await client.post("/v1/conversations", json={"items": [{"role": "user", "content": "My name is Ada."}]})
+        conversation = created.json()["id"]
+        counted = await client.post(f"{PATH}/input_tokens", json={**BODY, "conversation": conversation})
+        await client.post(PATH, json={**BODY, "conversation": conversation})
+        listed = await client.get(f"/v1/conversations/{conversation}/items", params={"order": "asc"})
+        texts = [item["content"][0]["text"] for item in listed.json()["data"]]
+        return counted.json()["input_tokens"], [item["content"] for item in serving.requests[-1].input], texts
 
-        async def lost(self, _limit):
-            self.looked.set()
-            raise StoreDown("It cannot be reached.")
-
-    async def steps(client, _):
-        await Down.looked.wait()
-        await asyncio.sleep(0)
-        answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {"background": True}, {"store": False})]
-        return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
-
-    monkeypatch.setattr(building, "open_store", lambda _url: Down())
-    refused = 503, "store_unavailable"
-    assert asking(steps, ANSWER) == [refused, refused, (200, None)]
-
-
-def test_a_store_that_takes_no_response_costs_one_and_the_next_are_refused(monkeypatch):
-    class Full(MemoryStore):
-        async def put(self, *_):
-            raise StoreDown("It is full.")
-
-    async def steps(client, _):
-        answers = [await client.post(PATH, json={**BODY, **more}) for more in ({}, {}, {"store": False})]
-        return [(answer.status_code, (answer.json()["error"] or {}).get("code")) for answer in answers]
-
-    monkeypatch.setattr(building, "open_store", lambda _url: Full())
-    assert asking(steps, ANSWER) == [(200, None), (503, "store_unavailable"), (200, None)]
+    assert asking(steps, ANSWER) == (3, ["My name is Ada.", "Hi"], ["My name is Ada.", "Hi", "Hello there."])
