@@ -87,6 +87,7 @@ NAV: Nav = [
             {"Design": "design.md"},
             {"Lifecycles": "lifecycles.md"},
             {"Adding an item kind": "adding-a-kind.md"},
+            {"Adding an API in front": "adding-an-api.md"},
             {"Adding an upstream API": "adding-an-upstream.md"},
         ]
     },

@@ -131,9 +131,7 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
                 usage = [replace(self._base, usage=usage_of_chat(argument.usage))] if self._usage else []
                 return [replace(self._base, choices=[choice]), *usage]
             case _E.ERROR, Response():
-                error = argument.error
-                message, code = (error.message, error.code) if error else ("The response failed.", "server_error")
-                return [api.ErrorChunk(error=_error(message, code))]
+                return [api.ErrorChunk(error=error_of(argument))]
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
 
@@ -165,8 +163,10 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         return "stop"
 
 
-def _error(message: str, code: str) -> api.ChatError:
+def error_of(response: Response) -> api.ChatError:
     """Return the error of a response; clients look for the code of a prompt that is too long."""
+    error = response.error
+    message, code = (error.message, error.code) if error else ("The response failed.", "server_error")
     if code not in STATUSES:
         return api.ChatError(message=message, type="server_error", code=code)
     is_too_long = STATUSES[code] == 400 and OVERFLOW.search(message)  # noqa: PLR2004 - HTTP's own number
