@@ -104,16 +104,56 @@ def test_a_retry_after_that_is_no_time_is_ignored(header, monkeypatch):
     [
         failure(429, {"error": {"message": "Slow down."}}, retry_after="0"),
         failure(503, "busy", retry_after="Thu, 01 Jan 2015 00:00:00 GMT"),
-        Reply((CUT,)),
-        Reply((b": nothing yet\n\n", CUT)),
-        Reply((b"data: {",), 200, {"content-type": "text/html", "retry-after": "0"}),
+        failure(500, "busy"),
     ],
 )
-def test_a_fault_before_the_first_event_is_retried(fault, monkeypatch):
+def test_a_fault_before_the_upstream_begins_is_retried(fault, monkeypatch):
     monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
     with gateway(fault, fault, GOOD, retries=2) as (url, upstream):
         *_, last = bodies(post(url).content)
     assert (last["type"], len(upstream.bodies)) == ("response.completed", 3)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reply((CUT,)),
+        Reply((b": nothing yet\n\n", CUT)),
+        Reply(()),
+        Reply((b"<html>",), 200, {"content-type": "text/html"}),
+        Reply((b"{",), 200, {"content-type": "application/json"}),
+        Reply((b" \n" * 9,), 200, {"content-type": "text/plain"}),
+        Reply((event({"error": {"message": "Busy.", "code": 503}}),)),
+    ],
+)
+def test_a_generation_that_the_upstream_has_begun_is_not_retried(fault):
+    with gateway(fault, GOOD, retries=2) as (url, upstream):
+        assert failed(url)["code"] in ("upstream_disconnected", "upstream_error")
+    assert len(upstream.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/octet-stream", "application/json", "text/html; charset=x", None]
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_an_event_stream_under_any_media_type_is_read(media_type, size):
+    data = b"\xef\xbb\xbf\n: begins\n\n" + b"".join(GOOD.body)
+    pieces = tuple(data[at : at + size] for at in range(0, len(data), size))
+    headers = {} if media_type is None else {"content-type": media_type}
+    with gateway(Reply(pieces, 200, headers), retries=2) as (url, upstream):
+        last = bodies(post(url).content)[-1]
+    assert (last["type"], last["response"]["output"][0]["content"][0]["text"]) == ("response.completed", "Hello")
+    assert len(upstream.bodies) == 1
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/octet-stream", "text/event-stream", "application/json", None])
+def test_a_whole_answer_under_any_media_type_is_read(media_type):
+    whole = {"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}
+    headers = {} if media_type is None else {"content-type": media_type}
+    for text in (json.dumps(whole), json.dumps(whole, indent=2), json.dumps(whole) + "\n"):
+        with gateway(Reply((text[:3].encode(), text[3:].encode()), 200, headers)) as (url, _):
+            last = bodies(post(url).content)[-1]
+        assert (last["type"], last["response"]["output"][0]["content"][0]["text"]) == ("response.completed", "Hello")
 
 
 def test_a_refused_request_is_not_retried():
@@ -138,6 +178,18 @@ def test_a_refused_request_is_not_retried():
         ((event({"object": "error", "message": "Too many.", "code": 429}),), "rate_limit_exceeded", "Too many."),
         ((event({"object": "error", "message": "Aborted."}),), "upstream_error", "Aborted."),
         ((b"event: error\n" + event({"error": "boom"}),), "upstream_error", "boom"),
+        ((event([{"error": {"message": "Too many.", "code": 429}}]),), "rate_limit_exceeded", "Too many."),
+        ((event({"errors": [{"message": "Too many.", "code": 429}]}),), "rate_limit_exceeded", "Too many."),
+        ((event({"errors": ["Busy.", "Sorry."]}),), "upstream_error", "Busy.; Sorry."),
+        ((event({"Message": "Busy."}),), "upstream_error", "Busy."),
+        ((event({"title": "Busy.", "status": 429}),), "rate_limit_exceeded", "Busy."),
+        ((event([{"a": 1}]),), "upstream_error", f"{MALFORMED} Expected `object`, got `array`."),
+        ((b'{"error": {"message": "Too many.", "code": 429}}',), "rate_limit_exceeded", "Too many."),
+        ((json.dumps({"error": {"message": "Busy."}}, indent=2).encode(),), "upstream_error", "Busy."),
+        ((b'[{"error": {"message": "Busy."}}]\n\n',), "upstream_error", "Busy."),
+        ((b"{not JSON}",), "upstream_disconnected", None),
+        ((b"event: error\ndata: Busy.\n\n",), "upstream_error", "Busy."),
+        ((b"event:error\n" + event({"message": "Too many.", "code": 429}),), "rate_limit_exceeded", "Too many."),
         ((event({"id": "x"}),), "upstream_error", "The upstream server sent a chunk without choices."),
         ((event({"choices": [{"index": 0}]}),), "upstream_disconnected", None),
         ((event({"choices": [{"delta": {}, "finish_reason": ""}]}), event(b"[DONE]")), "upstream_disconnected", None),
@@ -154,6 +206,41 @@ def test_a_fault_in_the_middle_is_a_failed_response_with_the_text_so_far(rest, c
     assert (last["type"], error["code"]) == ("response.failed", code)
     assert message in (None, error["message"])
     assert last["response"]["output"][0]["content"][0]["text"] == "Hello"
+
+
+@pytest.mark.parametrize("reason", ["UNEXPECTED_TOOL_CALL", "other", "eos-token", "stop"])
+@pytest.mark.parametrize("fields", [{"delta": {}}, {"message": {"content": ""}}])
+def test_a_turn_without_output_that_ends_for_an_unknown_reason_fails(reason, fields):
+    finish = {"choices": [{**fields, "finish_reason": reason}]}
+    with gateway(Reply((event(finish), event(b"[DONE]")))) as (url, _):
+        response = bodies(post(url).content)[-1]["response"]
+    if reason in ("stop", "eos-token"):
+        assert (response["status"], response["output"]) == ("completed", [])
+    else:
+        message = f"The upstream server ended the turn without output, and gave the reason '{reason.lower()}'."
+        assert response["error"] == {"code": "upstream_error", "message": message}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"type": "error", "code": 429, "message": "No."}, "rate_limit_exceeded"),
+        ({"type": "error", "error": {"code": "429", "message": "No."}}, "rate_limit_exceeded"),
+        ({"type": "error", "code": 400, "message": "No."}, "invalid_prompt"),
+        ({"type": "error", "code": "model_error", "message": "No."}, "model_error"),
+        ({"type": "response.failed", "response": {"error": {"code": 429, "message": "No."}}}, "rate_limit_exceeded"),
+        ({"error": {"code": 429, "message": "No."}}, "rate_limit_exceeded"),
+        ([{"error": {"code": 429, "message": "No."}}], "rate_limit_exceeded"),
+        ({"message": "No."}, "upstream_error"),
+    ],
+)
+def test_the_code_of_an_error_among_the_events_of_responses_is_one_of_the_api(error, code):
+    with gateway(Reply((event(error),)), api="responses") as (url, _):
+        assert failed(url) == {"code": code, "message": "No."}
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    with gateway(Reply((event(error),)), api="responses") as (url, _):
+        status = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE).status_code
+    assert status == {"rate_limit_exceeded": 429, "invalid_prompt": 400}.get(code, 500)
 
 
 @pytest.mark.parametrize("tail", [(), (event({"choices": []}),), (CUT,), (STALL,)])

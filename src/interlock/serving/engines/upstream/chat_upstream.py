@@ -20,7 +20,13 @@ from interlock.parsers.chat_deltas import ChatParser, reasoning_of
 from interlock.serving.engines.engine import EngineOutput, Turn, estimate
 from interlock.serving.engines.upstream.call_names import MARK, FunctionNames, api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.completions import CompletionsChunk, CompletionsTranslator, StreamChoice, function_of
+from interlock.serving.engines.upstream.completions import (
+    SUCCESSES,
+    CompletionsChunk,
+    CompletionsTranslator,
+    StreamChoice,
+    function_of,
+)
 from interlock.serving.engines.upstream.translator import UpstreamCall
 from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.tool_offer import ToolOffer
@@ -183,6 +189,9 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         return delta
 
     def end(self) -> EngineOutput:
+        word, self._word = self._word, ""
+        if word and not self._streamed and word not in SUCCESSES and self.finish_reason == "stop":
+            raise upstream_error(f"The upstream server ended the turn without output, and gave the reason '{word[:100]}'.")
         output = super().end()
         self._streamed.clear()
         self._ids.clear()

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
-from interlock.events.json import elements, members
+from interlock.events.json import elements, is_array, members
 from interlock.events.parts import Json
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk
@@ -21,7 +21,7 @@ from interlock.parsers.chat_deltas import REPLACEMENT, join_halves
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.call_names import FunctionNames
 from interlock.serving.engines.upstream.translator import Translator
-from interlock.serving.engines.upstream.upstream_client import error_event, upstream_error
+from interlock.serving.engines.upstream.upstream_client import error_event, has_message, upstream_error
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
 logger = logging.getLogger(__name__)
@@ -40,12 +40,17 @@ REASONS: Final[Mapping[str, FinishReason]] = {
     **dict.fromkeys(_FILTERED, "content_filter"),
     **dict.fromkeys(_FAILED, "error"),
 }
-"""What the finish reasons of upstreams mean; all others mean `stop`, such as `tool_calls`, and "" is none."""
+"""What the finish reasons of upstreams mean; all others mean `stop`, and "" is none."""
+SUCCESSES: Final = frozenset(
+    {"stop", "tool_calls", "tool_call", "tool_use", "function_call", "stop_sequence", "end_turn", "end", "eos", "eos_token"}
+    | {"complete", "completed", "finished", "done", "unload", "load"}
+)
+"""The finish reasons of a model that ended by itself. Any other one without output says that there is none for that reason."""
 
 
-def meaning_of(reason: str) -> FinishReason:
-    """Return what a finish reason means, in any case, with `-` or `_`, and with or without details after a colon."""
-    return REASONS.get(reason.partition(":")[0].strip().lower().replace("-", "_"), "stop")
+def plain_reason(reason: str) -> str:
+    """Return a finish reason in lower case, with `_` for `-`, and without details after a colon."""
+    return reason.partition(":")[0].strip().lower().replace("-", "_")
 
 
 class StreamChoice(Struct):
@@ -78,6 +83,8 @@ class CompletionsTranslator(Translator, Generic[C]):
     _names: FunctionNames
     _half: str = field(default="", init=False)
     """The first half of a character that ends the raw text so far."""
+    _word: str = field(default="", init=False)
+    """The upstream's own word for the end of the turn."""
     _stop_sequence: str | None = field(default=None, init=False)
     """The request's stop string that ended the turn, if the upstream names it."""
 
@@ -101,7 +108,7 @@ class CompletionsTranslator(Translator, Generic[C]):
         if chunk.error is not None or chunk.object == "error":
             raise error_event(data)
         if chunk.choices is UNSET and not usage:
-            raise upstream_error("The upstream server sent a chunk without choices.")
+            raise error_event(data) if has_message(data) else upstream_error("The upstream server sent a chunk without choices.")
         outputs = self._read_choices(chunk.choices or ())
         return outputs if is_exact else [*map(_map_fields, outputs)]
 
@@ -111,7 +118,8 @@ class CompletionsTranslator(Translator, Generic[C]):
             if choice.index in (0, None):
                 reason = choice.finish_reason
                 if isinstance(reason, str) and reason:
-                    self.finish_reason = meaning_of(reason)
+                    self._word = plain_reason(reason)
+                    self.finish_reason = REASONS.get(self._word, "stop")
                     self._stop_sequence = self._find_stop(choice)
                 outputs += self._read_choice(choice)
         return outputs
@@ -145,7 +153,10 @@ class CompletionsTranslator(Translator, Generic[C]):
         except (ValueError, RecursionError) as error:  # JSON, its types, UTF-8, and how deep it is
             fault = upstream_error(f"The upstream server sent a chunk that is malformed: {error}.")
         try:
-            return convert(json.loads(data), self.decoder.type), False
+            value = json.loads(data)
+            if is_array(value) and has_message(data):
+                raise error_event(data)
+            return convert(value, self.decoder.type), False
         except (ValueError, RecursionError):
             raise fault from None
 

@@ -16,7 +16,7 @@ from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn, estimate
 from interlock.serving.engines.upstream.call_names import api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of
-from interlock.serving.engines.upstream.upstream_client import error_in, redact, upstream_error
+from interlock.serving.engines.upstream.upstream_client import CODES, error_event, has_message, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.normalize import normalize
@@ -69,12 +69,12 @@ class ResponsesTranslator(Translator):
         if event.get("object") == "response":  # the upstream answered without a stream
             event = {"type": f"response.{event.get('status')}", "response": event}
         if not isinstance(event.get("type"), str):
-            raise error_in(data) if event.get("error") else upstream_error(NOT_AN_EVENT)
+            raise error_event(data) if has_message(data) else upstream_error(NOT_AN_EVENT)
         reason = finish_reason(event)
         if reason is not None:
             self.finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
-        if reason == "error" or event.get("type") == "error":  # the parser passes on its text
-            event = members(DECODER.decode(redact(dumps(event).decode(), self._call.keys)))
+        if reason == "error" or event.get("type") == "error":  # the parser passes on its code and its text
+            event = _with_code(members(DECODER.decode(redact(dumps(event).decode(), self._call.keys))))
         return [Chunk(delta=event)]
 
     def end(self) -> EngineOutput:
@@ -139,6 +139,13 @@ class ResponsesTranslator(Translator):
         """Return an item with the upstream's id of its call."""
         call_id = item.get("call_id")
         return {**item, "call_id": self._call.upstream.fit(upstream_call_id(call_id))} if isinstance(call_id, str) else item
+
+
+def _with_code(event: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the event of an error with one of the API's codes in place of an HTTP status."""
+    fields = {name: _with_code(members(event[name])) for name in ("error", "response") if members(event.get(name))}
+    number = event.get("code") or event.get("status")
+    return {**event, **fields, **({"code": CODES[str(number)]} if str(number) in CODES else {})}
 
 
 def _synchronous(tool: Mapping[str, object]) -> Mapping[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import logging
+import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -52,6 +53,11 @@ DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
+NOTED: Final = (b"event: error", b"event:error", b"{", b"[")
+"""The beginnings of lines that count, beside data."""
+FIELD: Final = re.compile(rb"(data|event|id|retry)?:")
+"""Matches the beginning of an event stream."""
+LONGEST_FIELD: Final = 6
 RETURN: Final = ord("\r")
 BOM: Final = b"\xef\xbb\xbf"
 TOO_LARGE: Final = "The answer of the upstream server is too large."
@@ -75,7 +81,10 @@ class Timeouts:
 
 @define(eq=False)
 class SseReader:
-    """Splits the bytes of an event stream into the data of its events; names, ids and comments are dropped."""
+    """Splits the bytes of an event stream into the data of its events; names, ids and comments are dropped.
+
+    An event named `error` is one whatever its data, and JSON without `data:` at the end of a stream is an event too.
+    """
 
     is_complete: bool = field(default=False, init=False)
     """Whether the last event was read."""
@@ -87,11 +96,15 @@ class SseReader:
     """The chunks of an incomplete line."""
     _data: list[bytes] = field(factory=list[bytes], init=False)
     """The lines of an incomplete event."""
+    _is_error: bool = field(default=False, init=False)
+    """Whether the incomplete event is named `error`."""
+    _bare: list[bytes] = field(factory=list[bytes], init=False)
+    """The lines of JSON without `data:`."""
     _after_return: bool = field(default=False, init=False)
     """Whether the last byte was a carriage return; a line feed after it ends no other line."""
     _is_start: bool = field(default=True, init=False)
 
-    def feed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> list[bytes]:  # noqa: C901 - a call for each line would take longer than the line
         """Return the data of the events that a chunk completes, up to `DONE`; raise `ApiError` if there are too many bytes."""
         self._size += len(chunk)
         if self._after_return or RETURN in chunk:
@@ -105,11 +118,18 @@ class SseReader:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
             elif not line and data:
-                events.append(b"\n".join(data))
+                event = b"\n".join(data)
+                events.append(_as_error(event) if self._is_error else event)
                 data.clear()
+                self._is_error = False
                 if events[-1] == DONE:
                     self.is_complete = True
                     return events
+            elif line and (self._bare or line.startswith(NOTED)):
+                if line.startswith(b"event"):
+                    self._is_error = True
+                else:
+                    self._bare.append(line)
         if tail:
             self._rest.append(tail)
         if events:
@@ -122,7 +142,8 @@ class SseReader:
         """Return the data of an event that the end of the stream completes."""
         events = self.feed(b"\n\n")
         self.is_complete = True
-        return events
+        bare, self._bare = b"\n".join(self._bare), []
+        return [*events, bare] if parse(bare) is not None else events
 
     def _complete(self, line: bytes) -> bytes:
         """Return the first line of a chunk with what the chunks before had of it, and without a byte order mark."""
@@ -213,7 +234,10 @@ class UpstreamClient:
 
 @define(eq=False)
 class EventStream:
-    """One call of an upstream, which is retried on failure, up to the client's `retries`, until its first event arrives."""
+    """One call of an upstream, which is retried on failure, up to the client's `retries`, until the upstream has begun.
+
+    It has begun once the head of a successful answer arrives: another call would generate, and cost, a second time.
+    """
 
     _client: UpstreamClient
     _path: str
@@ -266,30 +290,38 @@ class EventStream:
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
-        while not self._has_begun:
+        if not self._has_begun:
             await self.open()
-            try:
-                return await self._first_events()
-            except ApiError as error:
-                await self.close()
-                await self._wait_or_raise(error)
+            return await self._first_events()
         return None if self.reader.is_complete else await self._read_events()
 
     async def _first_events(self) -> list[bytes] | None:
-        answer = self.answer
-        if _media_type(answer) == "application/json":
-            events: list[bytes] | None = [await self.read()]
+        answer, media_type = self.answer, _media_type(self.answer)
+        head = b"" if media_type == "text/event-stream" else await self._head()
+        text = head.removeprefix(BOM).lstrip()
+        if head and not FIELD.match(text):
+            if media_type != "application/json" and text[:1] not in (b"{", b"["):
+                raise upstream_error(f"The upstream server answered with {media_type or 'a text'} instead of an event stream.")
+            events: list[bytes] | None = [await self.read(head)]
             self.reader.is_complete = True
         else:
-            _require_stream(answer)
-            self.reader = SseReader()
-            events = None
+            events = self.reader.feed(head)
             while not (events or self.reader.is_complete):
                 events = await self._read_events()
             self._set_limit(self._client.timeouts.between)
             answer.receive = self.receive
         self._has_begun = True
         return events or None
+
+    async def _head(self) -> bytes:
+        """Return the beginning of a body that shows what it is: many servers label an event stream as something else."""
+        head = b""
+        while len(text := head.removeprefix(BOM).lstrip()) < LONGEST_FIELD and not FIELD.match(text) and len(head) < MAX_EVENT:
+            chunk = await self._read()
+            if not chunk:
+                break
+            head += chunk
+        return head
 
     async def _read_events(self) -> list[bytes]:
         """Return the events that the next read completes: none if it completes none, or a shortcut has taken them."""
@@ -301,15 +333,14 @@ class EventStream:
         """Note that a shortcut has taken a read; the wait for the next one begins."""
         self._reads_since = self._loop.time()
 
-    async def read(self) -> bytes:
-        """Return the whole body of an open call."""
-        parts: list[bytes] = []
-        size = 0
-        while chunk := await self._read():
-            size += len(chunk)
-            if size > MAX_EVENT:
-                raise upstream_error(TOO_LARGE)
+    async def read(self, head: bytes = b"") -> bytes:
+        """Return the whole body of an open call, which has begun with `head`."""
+        parts, size = [head], len(head)
+        while size <= MAX_EVENT and (chunk := await self._read()):
             parts.append(chunk)
+            size += len(chunk)
+        if size > MAX_EVENT:
+            raise upstream_error(TOO_LARGE)
         return b"".join(parts)
 
     async def close(self) -> None:
@@ -455,12 +486,6 @@ def _require_plain(response: Answer) -> None:
         raise error
 
 
-def _require_stream(response: Answer) -> None:
-    media_type = _media_type(response)
-    if media_type not in ("text/event-stream", ""):
-        raise upstream_error(f"The upstream server answered with {media_type} instead of an event stream.")
-
-
 def _decode(body: bytes) -> object:
     try:
         return orjson.loads(body)
@@ -470,13 +495,13 @@ def _decode(body: bytes) -> object:
 
 def error_in(data: bytes, status: int = 502, retry_after: float | None = None) -> ApiError:
     """Return the error in an error body of any common form, or in the data of an event."""
-    body: Mapping[str, object] = {}
-    with suppress(ValueError):
-        body = members(orjson.loads(data))
-    error = body.get("error") or body.get("detail") or body
+    value = parse(data)
+    body = members(_first(value))
+    error = body.get("error") or body.get("detail") or _first(body.get("errors")) or body
     kind, code = members(error).get("type"), members(error).get("code")
     default_type = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
-    text = _message_of(error) or (dumps(error).decode() if error and error is not body else "")
+    text = _message_of(body.get("error") or body.get("detail") or value)
+    text = text or (dumps(error).decode() if error and error is not body else "")
     return ApiError(
         status,
         text or f"The upstream server answered with status {status}.",
@@ -488,10 +513,28 @@ def error_in(data: bytes, status: int = 502, retry_after: float | None = None) -
 
 def error_event(data: bytes) -> ApiError:
     """Return the error in the data of an event, with its own code, that of the HTTP status it names, or `upstream_error`."""
-    fault, body = error_in(data), members(parse(data))
-    error = members(body.get("error") or body)
+    fault, body = error_in(data), members(_first(parse(data)))
+    error = members(body.get("error") or _first(body.get("errors")) or body)
     number = str(error.get("code", error.get("status")))
     return evolve(fault, code=CODES.get(number, fault.code or "upstream_error"))
+
+
+def has_message(data: bytes) -> bool:
+    """Return whether the data of an event is an error of any form with a message."""
+    return bool(_message_of(parse(data)))
+
+
+def _as_error(data: bytes) -> bytes:
+    """Return the data of an event named `error` in a form that says so."""
+    value = parse(data)
+    if members(value).get("type") == "error" or "error" in members(value) or data == DONE:
+        return data
+    return dumps({"error": data.decode(errors="replace") if value is None else value})
+
+
+def _first(value: object) -> object:
+    """Return the first of a list of errors, or the only one."""
+    return next(iter(value), None) if is_array(value) else value
 
 
 def _message_of(error: object, depth: int = DEPTH) -> str:
