@@ -65,6 +65,7 @@ def fail(driver):
     return [deltas.Fail("", "It broke.")] if driver.item_count else []
 
 
+CITATION = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0, "end_index": 1}
 RESULT = deltas.Succeed("mcp_1", {"output": "three"})
 OUTPUTS = deltas.Succeed("ci_1", {"outputs": [{"type": "logs", "logs": "2"}]})
 SOURCES = deltas.Succeed(
@@ -74,6 +75,7 @@ SCRIPTS = {
     "nothing": [],
     "text": SAY,
     "reasoning and two calls": [*THINK, *CALL, *CUSTOM],
+    "annotation": [*SAY[:2], deltas.Annotate(CITATION), *SAY[2:]],
     "refusal": REFUSE,
     "refusal after text": [deltas.Open("message"), "Well", deltas.Refusal("No"), deltas.Close()],
     "sealed": [deltas.Open("reasoning", {"encrypted_content": "x"}), deltas.Close(), *SAY],

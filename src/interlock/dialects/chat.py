@@ -5,7 +5,7 @@ A call of a tool of the server, and its result, have no place in the API and are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -16,7 +16,7 @@ from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, Tran
 from interlock.events import chat as api
 from interlock.events import items, stream
 from interlock.events.call_extras import split_extras
-from interlock.events.json import as_json, dumps
+from interlock.events.json import as_json, dumps, members
 from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
 
@@ -30,6 +30,8 @@ class ChatEffect(StrEnum):
     """Send more text."""
     REFUSAL = "refusal"
     """Send more of a refusal."""
+    ANNOTATION = "annotation"
+    """Send an annotation of the text."""
     REASONING = "reasoning"
     """Send more reasoning."""
     SEALED = "sealed"
@@ -57,6 +59,7 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
 
         Edge("open",   _T.TEXT,   "open",  [_E.CONTENT]),
         Edge("open",   _T.REFUSE, "open",  [_E.REFUSAL]),
+        Edge("open",   _T.ANNOTATE, "open", [_E.ANNOTATION]),
         Edge("open",   _T.THINK,  "open",  [_E.REASONING]),
         Edge("open",   _T.SEAL,   "open",  [_E.SEALED]),
         Edge("open",   _T.CALL,   "call",  [_E.CALL]),
@@ -92,6 +95,8 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         self._base = api.CompletionChunk(id="", created=0, model="", choices=[])
         self._call = -1
         """The index of the last call."""
+        self._annotations = -1
+        """The index of the last annotation."""
         self._details = -1
         """The index of the last encrypted reasoning."""
 
@@ -114,6 +119,8 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
                 return [self._scored(self._chunk(api.ChunkDelta(content=argument.delta)), argument)]
             case _E.REFUSAL, str():
                 return [self._chunk(api.ChunkDelta(refusal=argument))]
+            case _E.ANNOTATION, dict():
+                return [self._annotation(argument)]
             case _E.REASONING, str():
                 return [self._chunk(api.ChunkDelta(reasoning_content=argument, reasoning=argument))]
             case _E.SEALED, str():
@@ -137,6 +144,13 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
 
     def _chunk(self, delta: api.ChunkDelta) -> api.CompletionChunk:
         return replace(self._base, choices=[api.ChunkChoice(delta=delta)])
+
+    def _annotation(self, annotation: Mapping[str, object]) -> api.CompletionChunk:
+        """Return a chunk with an annotation, whose fields the API nests; clients join lists by the index."""
+        kind = str(annotation["type"])
+        fields = {name: value for name, value in annotation.items() if name != "type"}
+        self._annotations += 1
+        return self._chunk(api.ChunkDelta(annotations=[{"index": self._annotations, "type": kind, kind: fields}]))
 
     def _sealed(self, data: str) -> Sequence[api.CompletionChunk]:
         if not data:
@@ -190,12 +204,17 @@ def usage_of_chat(usage: ResponseUsage | UnsetType | None) -> api.ChatUsage | No
     )
 
 
+def _without_index(annotation: object) -> Mapping[str, object]:
+    return {name: value for name, value in members(annotation).items() if name != "index"}
+
+
 def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.ChatCompletion | api.ErrorChunk:
     """Return the whole completion that the chunks of a stream add up to, or the error that ended it."""
     last: api.CompletionChunk | None = None
     texts: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
     calls: list[api.ChatCall] = []
     sealed: list[api.EncryptedReasoning] = []
+    annotations: list[object] = []
     logprobs: list[object] = []
     usage: api.ChatUsage | None = None
     finish_reason: api.StopWord = "stop"
@@ -209,6 +228,7 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
             for name, parts in texts.items():
                 parts.append(getattr(choice.delta, name) or "")
             sealed += choice.delta.reasoning_details or ()
+            annotations += map(_without_index, choice.delta.annotations or ())
             for call in choice.delta.tool_calls or ():
                 if call.id is UNSET:
                     calls[-1].function.arguments += call.function.arguments
@@ -219,6 +239,7 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
     message = api.ChatMessage(
         content=content or None,
         refusal=refusal or None,
+        annotations=annotations,
         reasoning_content=reasoning or UNSET,
         reasoning=reasoning or UNSET,
         reasoning_details=sealed or UNSET,

@@ -82,6 +82,7 @@ MESSAGES: Final[Table[EventTrigger, MessagesEffect]] = Table(
 
         Edge("text",     _T.TEXT,   "text",     [_E.TEXT]),
         Edge("text",     _T.REFUSE, "text",     [_E.TEXT]),
+        Edge("text",     _T.ANNOTATE, "text"),
         Edge("text",     _T.CLOSE,  "between",  [_E.STOP, _E.RELEASE]),
 
         Edge("thinking", _T.THINK,  "thinking", [_E.THINKING]),

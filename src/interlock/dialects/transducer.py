@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.events import items, stream
-from interlock.events.json import dumps, encode
+from interlock.events.json import as_json, dumps, encode
 from interlock.events.parts import ReasoningText
 from interlock.events.response_object import IncompleteDetails, Response
 from interlock.fsm.deltas import REASON_OF_DETAIL, TURN_ENDS, TurnEnd
@@ -58,6 +58,8 @@ class EventTrigger(StrEnum):
     """More text for the user."""
     REFUSE = "refuse"
     """More of a refusal."""
+    ANNOTATE = "annotate"
+    """An annotation of the text."""
     THINK = "think"
     """More reasoning."""
     SEAL = "seal"
@@ -179,6 +181,8 @@ class Transducer(ABC, Generic[E, D]):
                 yield _T.TEXT, event
             case stream.RefusalDelta():
                 yield _T.REFUSE, event.delta
+            case stream.AnnotationAdded():
+                yield _T.ANNOTATE, as_json(event.annotation)
             case stream.ReasoningDelta() | stream.SummaryDelta() if self._thinks:
                 yield _T.THINK, event.delta
             case stream.ArgumentsDelta():

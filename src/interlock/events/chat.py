@@ -53,6 +53,7 @@ class ChunkDelta(Struct, kw_only=True):
     reasoning: Maybe[str] = UNSET
     reasoning_details: Maybe[list[EncryptedReasoning]] = UNSET
     refusal: Maybe[str] = UNSET
+    annotations: Maybe[list[Json]] = UNSET
     tool_calls: Maybe[list[ChatCall]] = UNSET
 
 

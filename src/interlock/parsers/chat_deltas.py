@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
 from attrs import define, evolve, field
+from msgspec import convert
 
 from interlock.events.chat import OLD_CALL
-from interlock.events.json import as_text, dumps, elements, is_array, is_object, members
-from interlock.fsm.deltas import Close, Delta, EndTurn, Refusal, Usage
+from interlock.events.json import as_json, as_text, dumps, elements, is_array, is_object, members
+from interlock.events.parts import AnyAnnotation
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Refusal, Usage
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, unread
@@ -46,7 +49,9 @@ _REASONING_PARTS: Final[Mapping[str, Sequence[str]]] = {"thinking": ("thinking",
 """The content parts that are reasoning, by type, with the fields that may have their text."""
 REPLACEMENT: Final = "\ufffd"
 """Replaces half a character without the other half."""
-_KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", OLD_CALL)
+_UNPLACED: Final[Mapping[str, object]] = {"title": "", "start_index": 0, "end_index": 0}
+"""The fields of annotations that some services omit."""
+_KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", OLD_CALL, "annotations")
 """The fields of a delta; it has at least one of them, unless it is empty."""
 
 
@@ -71,6 +76,8 @@ class _QueuedItem:
     call_id: str = ""
     chunks: list[TokenizedText] = field(factory=list[TokenizedText])
     arguments: list[str] = field(factory=list[str])
+    annotations: list[Delta] = field(factory=list[Delta])
+    """The annotations of a text that has not started."""
     end_fields: Mapping[str, object] = NO_FIELDS
     """The fields that are known when the item ends."""
     half: str = ""
@@ -186,6 +193,8 @@ class ChatParser:
             self._add_text("content", content)
         if refusal:
             self._add_text("refusal", refusal)
+        for annotation in map(members, elements(_get(chunk.delta, "annotations"))):
+            self._annotate(annotation)
         for call in calls:
             self._add_call(call)
         return self._take()
@@ -233,6 +242,17 @@ class ChatParser:
         text, last.half = join_halves(last.half, text)
         text, entries = (text, ()) if key == "refusal" else self._alignment.find(text)
         self._write(last, text, entries)
+
+    def _annotate(self, annotation: Mapping[str, object]) -> None:
+        """Annotate the text that is being written; ignore an annotation of any other text, or of a type that the API lacks."""
+        last = self._queue[-1] if self._queue else None
+        if last is not None and last.key == "content":
+            self._flush_alignment()
+            kind = as_text(annotation.get("type"))
+            with suppress(ValueError):
+                legal = convert({**_UNPLACED, **annotation, **members(annotation.get(kind))}, AnyAnnotation)
+                annotate = Annotate(members(as_json(legal)))
+                (self._out if last is self._current else last.annotations).append(annotate)
 
     def _add_details(self, details: Sequence[object]) -> None:
         """Keep the details of reasoning, which may come in chunks with the same index.
@@ -339,6 +359,7 @@ class ChatParser:
             for text, entries in item.chunks:
                 self._out += text_deltas(writer, text, entries)
             item.chunks.clear()
+            self._out += item.annotations
         return writer
 
     def _close_head(self) -> None:

@@ -154,7 +154,7 @@ def test_a_stream_without_an_event_is_one_of_responses() -> None:
 
 @pytest.mark.parametrize(
     ("api", "effects", "silent"),
-    [("messages", MessagesEffect, {"hold_use", "hold_result", "release"}), ("chat", ChatEffect, {"sealed"})],
+    [("messages", MessagesEffect, {"hold_use", "hold_result", "release"}), ("chat", ChatEffect, {"annotation", "sealed"})],
 )
 def test_every_effect_has_its_events(api, effects, silent) -> None:
     assert {effect.value for effect in effects if effect not in DIALECT_JUDGES[api].emitted} == silent

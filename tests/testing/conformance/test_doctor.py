@@ -23,7 +23,7 @@ def test_an_upstream_that_can_do_everything(api) -> None:
     with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, (models, window, *cases) = run("--upstream", url, "--upstream-api", api)
     assert (status, models, window[:16]) == (0, "models     yes  1: tiny", "window     yes  ")
-    assert cases == ["answers    yes", "tools      yes", "reasoning  yes", "schema     yes"]
+    assert cases == ["answers    yes", "limit      yes", "tools      yes", "reasoning  yes", "schema     yes"]
 
 
 def test_an_upstream_that_does_not_answer() -> None:
@@ -51,6 +51,7 @@ def test_a_model_that_only_writes_text() -> None:
     assert status == 1
     assert lines[2:] == [
         "answers    yes",
+        "limit      -    it ends earlier",
         "tools      no   calls nothing",
         "reasoning  -    the text begins with a tag instead",
         "schema     no   the text is '<think>Hm.</think>Hello.'",

@@ -303,6 +303,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
 QUICK: Final[Mapping[str, Sequence[Case]]] = {
     "quick": [
         Case("answers", HELLO, answers),
+        Case("limit", {**STORY, "max_output_tokens": LIMIT}, is_truncated),
         Case("tools", {**ASK, "tool_choice": "required"}, _called("get_weather", forced=True)),
         Case("reasoning", {"input": "What is 17 times 23?", "reasoning": {"effort": "low"}}, reasons),
         Case("schema", {"input": "Name the city: Berlin", "text": {"format": SCHEMA}}, partial(is_json, names=["city"])),

@@ -1,4 +1,4 @@
-"""The command `interlock doctor`: plays four cases to an upstream, through a gateway, and says what is wrong."""
+"""The command `interlock doctor`: plays five cases to an upstream, through a gateway, and says what is wrong."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _TIMEOUT: Final = 60.0
 def doctor(*, model: str | None, **_options: object) -> None:
     """Say what an upstream can do, and what is wrong.
 
-    A gateway sends the upstream four cases of `interlock conformance`: a text, a required call, reasoning and a JSON schema. The
-    exit status is 0 if the model answers and nothing is wrong, and otherwise 1.
+    A gateway sends the upstream five cases of `interlock conformance`: a text, a limit of tokens, a required call, reasoning and
+    a JSON schema. The exit status is 0 if the model answers and nothing is wrong, and otherwise 1.
     """
     upstreams = required_upstreams(settings_of())
     key = secrets.token_urlsafe()  # other users of this machine can reach the port

@@ -1,5 +1,7 @@
 """The chunks of every server become the same legal streams."""
 
+import json
+
 import httpx
 import pytest
 from live.chunk_shapes import SHAPES, WEATHER, call, chunk
@@ -89,6 +91,7 @@ def test_one_byte_at_a_time_is_the_same():
         ("SAFETY", "incomplete", {"reason": "content_filter"}),
         ("STOP", "completed", None),
         ("something else", "completed", None),
+        ("UNEXPECTED_TOOL_CALL", "completed", None),
         ("max-tokens", "incomplete", {"reason": "max_output_tokens"}),
         ("content_filter: SAFETY", "incomplete", {"reason": "content_filter"}),
         ("IMAGE_SAFETY", "incomplete", {"reason": "content_filter"}),
@@ -99,6 +102,78 @@ def test_one_byte_at_a_time_is_the_same():
 def test_every_finish_reason_is_an_end(reason, end, why):
     response = answered(stream(chunk({"content": "a"}), chunk({}, reason)))[0][-1]["response"]
     assert (response["status"], response["incomplete_details"]) == (end, why)
+
+
+DETAILS = {"prompt_tokens_details": {"cached_tokens": 0}}
+PROMPT = {"prompt_tokens": 9, "completion_tokens": 4}
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {**PROMPT, "prompt_tokens_details": {"cached_tokens": 5}},
+        {**PROMPT, "cached_tokens": 5},
+        {**PROMPT, **DETAILS, "prompt_cache_hit_tokens": 5},
+        {**PROMPT, **DETAILS, "cache_read_input_tokens": 5},
+    ],
+)
+def test_usage_is_found_wherever_a_service_has_it(usage):
+    end = chunk({}, "stop")
+    for last in (
+        {**end, "usage": usage},
+        {**end, "choices": [{**end["choices"][0], "usage": usage}]},
+        {**end, "x_groq": {"id": "req_1", "usage": usage}},
+    ):
+        first = {**chunk({"content": "a"}), "x_groq": {"id": "req_1"}}
+        response = answered(stream(first, last))[0][-1]["response"]
+        assert counted(response["usage"]) == (9, 5, 4, 0)
+
+
+NESTED = {"type": "url_citation", "url_citation": {"url": "https://a.example", "title": "A", "start_index": 0, "end_index": 4}}
+FLAT = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0, "end_index": 4}
+SPARSE = {"type": "url_citation", "url_citation": {"url": "https://b.example", "content": "B"}}
+UNKNOWN = {"type": "x"}
+FILLED = {"type": "url_citation", "url": "https://b.example", "title": "", "start_index": 0, "end_index": 0}
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [chunk({"content": "Yes."}), chunk({"annotations": [NESTED, SPARSE]}), chunk({}, "stop")],
+        [chunk({"content": "Yes.", "annotations": [NESTED, SPARSE]}), chunk({}, "stop")],
+        [
+            chunk({"content": "Yes."}),
+            chunk({"annotations": [FLAT]}),
+            chunk({"annotations": [7, UNKNOWN, SPARSE]}),
+            chunk({}, "stop"),
+        ],
+        [{"choices": [{"index": 0, "message": {"content": "Yes.", "annotations": [NESTED, SPARSE]}, "finish_reason": "stop"}]}],
+        [
+            chunk({"reasoning": "Hm."}),
+            chunk({"content": "Yes.", "annotations": [NESTED, SPARSE]}),
+            chunk(call(0, "{}", "f", "call_1")),
+            chunk({"annotations": [NESTED]}),
+            chunk({}, "tool_calls"),
+        ],
+    ],
+)
+def test_annotations_reach_clients_of_responses_and_chat(chunks):
+    events, _ = answered(stream(*chunks))
+    added = [event["annotation"] for event in events if event["type"] == "response.output_text.annotation.added"]
+    (part,) = next(item["content"] for item in events[-1]["response"]["output"] if item["type"] == "message")
+    assert added == part["annotations"] == [FLAT, FILLED]
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    nested = [NESTED, {"type": "url_citation", "url_citation": {name: value for name, value in FILLED.items() if name != "type"}}]
+    with gateway(stream(*chunks)) as (url, _):
+        whole = httpx.post(f"{url}/v1/chat/completions", json=body).json()
+        streamed = httpx.post(f"{url}/v1/chat/completions", json={**body, "stream": True}).text
+        message = {"model": "m", "max_tokens": 99, "messages": body["messages"]}
+        assert httpx.post(f"{url}/v1/messages", json=message).json()["content"][-1]["type"] in ("text", "tool_use")
+    assert whole["choices"][0]["message"]["annotations"] == nested
+    chunks_sent = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    deltas = [choice["delta"] for each in chunks_sent for choice in each["choices"]]
+    lists = [delta["annotations"] for delta in deltas if "annotations" in delta]
+    assert lists == [[{"index": index, **each}] for index, each in enumerate(nested)]
 
 
 def test_a_call_that_is_open_when_only_usage_and_the_end_marker_come_is_incomplete():

@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 from live.chunk_shapes import call, chunk
-from live.upstream import gateway, stream
+from live.upstream import STALL, Reply, gateway, stream
 from live.wire import bodies
 
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
@@ -73,6 +73,29 @@ def test_fields_can_be_renamed_or_dropped():
     assert body["max_tokens"] == 50
     assert {"stream_options", "max_completion_tokens"} & body.keys() == set()
     assert body["messages"][0] == {"role": "assistant", "content": "", "reasoning": "Hm."}
+
+
+@pytest.mark.parametrize(
+    ("owner", "fields", "name"),
+    [
+        ("library", {}, "max_tokens"),
+        ("organization_owner", {}, "max_tokens"),
+        ("openai", {}, "max_completion_tokens"),
+        (None, {}, "max_completion_tokens"),
+        ("library", {"max_completion_tokens": "num_predict"}, "num_predict"),
+    ],
+)
+def test_a_limit_has_the_name_that_the_kind_of_server_knows(owner, fields, name):
+    listing = Reply(
+        (json.dumps({"data": [{"id": "m", "owned_by": owner}]}).encode(),), headers={"content-type": "application/json"}
+    )
+    body = sent({"listing": listing, "fields": fields}, max_output_tokens=50)
+    assert {key: value for key, value in body.items() if value == 50} == {name: 50}
+
+
+def test_a_list_that_does_not_come_holds_up_no_request(monkeypatch):
+    monkeypatch.setattr("interlock.serving.engines.upstream.gateway.PATIENCE", 0.1)
+    assert sent({"listing": Reply((STALL,))}, max_output_tokens=50)["max_completion_tokens"] == 50
 
 
 def test_instructions_and_developers_are_the_system():

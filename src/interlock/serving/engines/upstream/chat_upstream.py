@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isnan
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
@@ -47,8 +48,11 @@ LEAST_PROBABLE: Final = -9999.0
 """The log probability that OpenAI's service gives to the least probable tokens."""
 RESERVED: Final = ("n", "messages", "functions", "function_call")
 """The fields of Chat Completions that a client must not set."""
-MESSAGE: Final = ("content", "reasoning", "reasoning_details", "refusal", "tool_calls", "function_call")
+UNUSUAL: Final = ("reasoning_details", "refusal", "function_call", "annotations")
+"""The fields of a delta that the parser's fast path ignores in a Struct."""
+MESSAGE: Final = ("content", "reasoning", "tool_calls", *UNUSUAL)
 """The fields of a delta or message, once `reasoning` has the text of all fields for reasoning."""
+_UNUSUAL_VALUES: Final = attrgetter(*UNUSUAL)
 MANY: Final = 16
 """The most calls of an event that are parsed in one go."""
 
@@ -80,6 +84,7 @@ class ChatDelta(Struct):
     refusal: str | None = None
     tool_calls: list[CallDelta] | None = None
     function_call: FunctionDelta | None = None
+    annotations: Json = None
 
 
 class ChatChoice(StreamChoice):
@@ -104,6 +109,8 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     _reasoning: TaggedReasoning | None = None
     _streamed: set[str] = field(factory=set[str], init=False)
     """The fields in `MESSAGE` that the turn's deltas have had."""
+    _has_whole: bool = field(default=False, init=False)
+    """Whether the turn has output in a whole message."""
     _ids: dict[str, str] = field(factory=dict[str, str], init=False)
     """The API's ids of the turn's calls, by the upstream's."""
 
@@ -136,7 +143,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             return [Chunk((), self._raw(_raw_text(delta)), logprobs)]
         if self._reasoning is not None and not isinstance(delta.content, list):
             self._split_reasoning(self._reasoning, delta)
-        if delta.refusal or delta.function_call or delta.reasoning_details:  # the parser's fast path ignores them in a Struct
+        if any(_UNUSUAL_VALUES(delta)):
             return [Chunk((), "", logprobs, asdict(delta))]
         chunks = [Chunk((), "", logprobs, delta)]
         if delta.tool_calls and len(delta.tool_calls) > MANY:
@@ -176,7 +183,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
                 self._streamed.add("content")
             if delta.reasoning:
                 self._streamed.add("reasoning")
-            if delta.tool_calls or delta.refusal or delta.function_call or delta.reasoning_details:
+            if delta.tool_calls or any(_UNUSUAL_VALUES(delta)):
                 self._streamed.update(name for name in MESSAGE if getattr(delta, name))
         return delta if choice.message is None else self._with_message(delta or ChatDelta(reasoning=""), choice.message)
 
@@ -186,14 +193,16 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         for name in MESSAGE:
             if name not in self._streamed:
                 setattr(delta, name, getattr(message, name))
+        self._has_whole |= any(getattr(message, name) for name in MESSAGE)
         return delta
 
     def end(self) -> EngineOutput:
-        word, self._word = self._word, ""
-        if word and not self._streamed and word not in SUCCESSES and self.finish_reason == "stop":
+        word, self._word, has_output = self._word, "", self._streamed or self._has_whole
+        if word and not has_output and word not in SUCCESSES and self.finish_reason == "stop":
             raise upstream_error(f"The upstream server ended the turn without output, and gave the reason '{word[:100]}'.")
         output = super().end()
         self._streamed.clear()
+        self._has_whole = False
         self._ids.clear()
         if self._reasoning is not None:
             texts = [self._reasoning.feed(output.chunk.text), self._reasoning.flush()]
@@ -218,7 +227,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             "messages": chat_messages(
                 request.instructions, items, reasoning_field, lambda call_id: upstream.fit(upstream_id(call_id)), upstream.origin
             ),
-            "max_completion_tokens": turn.budget,
+            "max_completion_tokens" if "max_completion_tokens" in upstream.fields else self._call.limit: turn.budget,
             "reasoning_effort": request.reasoning_effort,
             "verbosity": request.verbosity,
             **_tool_parameters(tools, request.parallel_tool_calls),

@@ -54,12 +54,13 @@ def plain_reason(reason: str) -> str:
 
 
 class StreamChoice(Struct):
-    """The fields of a choice that both APIs have; vLLM and SGLang name the stop string that ended the output."""
+    """The fields of a choice that both APIs have; vLLM and SGLang name the stop string that ended it, and Moonshot has usage."""
 
     index: Json = 0
     finish_reason: Json = None
     stop_reason: Json = None
     matched_stop: Json = None
+    usage: Json = None
 
 
 C = TypeVar("C", bound=StreamChoice)
@@ -70,6 +71,7 @@ class CompletionsChunk(Struct, Generic[C]):
 
     choices: list[C] | UnsetType | None = UNSET
     usage: Json = None
+    x_groq: Json = None
     error: Json = None
     object: Json = None
 
@@ -102,7 +104,7 @@ class CompletionsTranslator(Translator, Generic[C]):
                 self.finish_reason = "cut"
             return ()
         chunk, is_exact = self._decode(data)
-        usage = members(chunk.usage)
+        usage = members(chunk.usage) or (members(members(chunk.x_groq).get("usage")) if chunk.x_groq else {})
         if usage:
             self._usage = usage
         if chunk.error is not None or chunk.object == "error":
@@ -116,6 +118,7 @@ class CompletionsTranslator(Translator, Generic[C]):
         outputs: list[Chunk] = []
         for choice in choices:
             if choice.index in (0, None):
+                self._usage = members(choice.usage) or self._usage
                 reason = choice.finish_reason
                 if isinstance(reason, str) and reason:
                     self._word = plain_reason(reason)

@@ -105,7 +105,8 @@ class Gateway(Engine):
         upstream, model = await self.find(request.model)
         log_with(upstream=upstream.client.url)
         authorization = None if connection is None else authorization_of(connection.headers) or None
-        call = UpstreamCall(upstream, model, request, request.declare_tools(items), self.hosted, authorization)
+        declared, limit = request.declare_tools(items), await self._limit(upstream, request)
+        call = UpstreamCall(upstream, model, request, declared, self.hosted, authorization, limit)
         translator = translator_of(call)
         return UpstreamGeneration(translator.parser, engine=self, model=request.model, translator=translator)
 
@@ -149,6 +150,13 @@ class Gateway(Engine):
             fault = _faults(faults)
             raise evolve(fault, status=503, message=f"The model '{name[:100]}' is not available. {fault.message}")
         raise no_such_model(name, await self.names())
+
+    async def _limit(self, upstream: Upstream, request: ResponseRequest) -> str:
+        """Return an upstream's field for a limit of tokens; if a request has one, the first list of models may have to say it."""
+        listed = self._lists[self.upstreams.index(upstream)]
+        if request.max_output_tokens is not None and listed.fault is UNKNOWN and (attempt := listed.refresh()) is not None:
+            await asyncio.wait([attempt], timeout=PATIENCE)
+        return listed.limit
 
     async def _wait_for_lists(self) -> None:
         """Wait for the first answer of all upstreams, and `PATIENCE` seconds longer for the first one of each other."""

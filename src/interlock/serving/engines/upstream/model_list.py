@@ -33,6 +33,9 @@ POLL: Final = 1.0
 WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
 """Where lists have a window: vLLM and SGLang, OpenRouter and Together, Groq, Mistral and LM Studio, llama.cpp in its `meta`."""
 
+LIMITS: Final[Mapping[str, str]] = dict.fromkeys(("library", "organization_owner", "mistralai", "deepseek"), "max_tokens")
+"""The only limit of tokens that a server knows, by the owner of its models: Ollama, LM Studio, Mistral, DeepSeek."""
+
 MODALITIES: Final[Sequence[Literal["text", "image", "audio"]]] = ("text", "image", "audio")
 
 UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models yet.", "server_error", code=STALLED)
@@ -47,6 +50,8 @@ class ModelList:
     """The names of the last list; none if the upstream has no list, or only for clients' own keys."""
     facts: Mapping[str, ModelFacts] = field(factory=dict[str, ModelFacts], init=False)
     """What the last list says of models, by their names."""
+    limit: str = field(default="max_completion_tokens", init=False)
+    """The field of Chat Completions with the limit of tokens."""
     fault: ApiError | None = field(default=UNKNOWN, init=False)
     """Why the last attempt failed."""
     started_at: float = field(default=0, init=False)
@@ -84,6 +89,8 @@ class ModelList:
             models = models_in(answer)
             facts = {name: _facts(model) for name, model in models.items()}
             self.names, self.facts, self.fault = [*models], facts, None
+            owners = {as_text(model.get("owned_by")) for model in models.values()}
+            self.limit = next((LIMITS[owner] for owner in owners if owner in LIMITS), self.limit)
         except ApiError as error:
             has_no_list = error.status in UNLISTED or (self._client.pass_key and error.status in UNAUTHORIZED)
             self.fault = None if has_no_list else error

@@ -30,6 +30,9 @@ from interlock.serving.settings import ModelFacts
 MOST_TOKENS: Final = 2**53 - 1
 """The largest number of tokens that is believed: the largest integer that every JSON reader keeps exactly."""
 
+CACHED: Final = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+"""The fields of usage with the prompt's tokens from a cache, beside that in its details."""
+
 SHORT_ID: Final = re.compile("[a-zA-Z0-9]{9}")
 """Matches the ids of calls that every service accepts."""
 
@@ -84,6 +87,8 @@ class UpstreamCall:
     """The types of the tools that the gateway runs, and their descriptions."""
     authorization: str | None = field(repr=False)
     """The client's `Authorization` header."""
+    limit: str = "max_completion_tokens"
+    """The field with the limit of tokens, if the API is Chat Completions."""
 
     @property
     def functions(self) -> HostedTools:
@@ -188,10 +193,10 @@ class Translator(ABC):
             Chunk(),
             self.finish_reason,
             input_tokens=count_of(usage.get("input_tokens", usage.get("prompt_tokens"))),
-            cached_tokens=count_of(read.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))),
-            cache_write_tokens=count_of(read.get("cache_write_tokens")),
+            cached_tokens=_first_count(read.get("cached_tokens"), *map(usage.get, CACHED)),
+            cache_write_tokens=_first_count(read.get("cache_write_tokens"), usage.get("cache_creation_input_tokens")),
             output_tokens=count_of(usage.get("output_tokens", usage.get("completion_tokens"))),
-            reasoning_tokens=count_of(written.get("reasoning_tokens")),
+            reasoning_tokens=_first_count(written.get("reasoning_tokens"), usage.get("reasoning_tokens")),
         )
 
     @abstractmethod
@@ -207,6 +212,11 @@ class Translator(ABC):
 def count_of(value: object) -> int:
     """Return a positive number of tokens as it is, and 0 for anything else."""
     return value if type(value) is int and 0 < value <= MOST_TOKENS else 0
+
+
+def _first_count(*values: object) -> int:
+    """Return the first positive number of tokens: some services have a 0 beside it."""
+    return next(filter(None, map(count_of, values)), 0)
 
 
 def translator_of(call: UpstreamCall) -> Translator:
