@@ -143,7 +143,7 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> 
         ended, same = bool(reason), apis.is_same(api, (output, reason), answer.json())
     if not same:
         errors[WHOLE[api]] += 1
-    return Played(group, errors, deviations, judged.marked, ended, apis.matches(output, turn.output))
+    return Played(group, errors, deviations, judged.has_done_marker, ended, apis.matches(output, turn.output))
 
 
 def _outcome(response: Mapping[str, object]) -> object:
