@@ -28,6 +28,7 @@ COMMITTED = {
         "value_call",
         "value_uncall",
         "unended_value",
+        "call_end",
     ),
     *("member", "argument", "json", "quoted", "encoded", "torn_string", "json_complete", "envelope_closed", "broken_arguments"),
     "literal",

@@ -371,6 +371,18 @@ WRITTEN: Sequence[Written] = [
         [("f", {"s": "x", "t": "y"})],
     ),
     Written(
+        "a parameter after the end of its call",
+        "deepseek_v4",
+        "deepseek_v4",
+        (
+            '</think><｜DSML｜tool_calls>\n<｜DSML｜invoke name="f">\n'
+            '<｜DSML｜parameter name="s" string="true">x</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
+            '<｜DSML｜parameter name="t" string="true">y</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>'
+        ),
+        {"f": {"s": "string", "t": "string"}},
+        [("f", {"s": "x", "t": "y"})],
+    ),
+    Written(
         "an apostrophe in a key",
         "deepseek_v4",
         "deepseek_v4",

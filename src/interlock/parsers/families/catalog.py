@@ -297,6 +297,7 @@ def _marked_up(name: str) -> Syntax:
             _T.KEY: keys,
             _T.VALUE: (">",),
             _T.UNCALL: calls_end,
+            _T.EARLY_UNCALL: calls_end,
             _T.UNSECTION: sections_end,
         },
         name=re.compile(r"""\s*name\s*=\s*["']?(?P<name>[\w.:/$-]+)["']?\s*/?\s*"""),

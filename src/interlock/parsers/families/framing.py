@@ -51,6 +51,8 @@ class Trigger(StrEnum):
     """A call begins inside of a section."""
     UNCALL = "uncall"
     """A call ends: its end marker or, in a family without one, the end of its arguments or envelope."""
+    EARLY_UNCALL = "early uncall"
+    """A call ends unless a key follows, in a family whose models write keys after the end."""
     LIST = "list"
     """A JSON list of envelopes begins inside of a section."""
     NEXT = "next"
@@ -493,6 +495,11 @@ FRAMING: Final = Framing(
         ),
         Edge("missing_ends", _T.TEXT, "value", (_E.AGAIN,)),
         Edge("unended_value", _T.TEXT, "body", (_E.AGAIN,)),
+        # A key after the end of a call belongs to that call in some families. Anything else shows that the call has ended.
+        Edge("between_keys", _T.EARLY_UNCALL, "call_end", (_E.DROP,)),
+        Edge("call_end", _T.BLANK, "call_end", (_E.SPACE,)),
+        Edge("call_end", _T.KEY, "key", (_E.HOLD,)),
+        Edge("call_end", _T.TEXT, "inside", (_E.CLOSE, _E.AGAIN)),
         # JSON arguments, which pass through unchanged, and a literal, which has a table of its own. What follows a broken literal
         # or complete JSON, but is no end of the call, is written unchanged too (`broken_arguments`).
         Edge("member", _T.WORD, "member", (_E.HOLD,)),
