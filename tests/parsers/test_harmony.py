@@ -153,6 +153,74 @@ def test_chunks_with_and_without_log_probabilities_can_be_mixed():
     assert parser.feed(Chunk(ids[3:], logprobs=[entry(ids[3])])) == [Text("It", [entry(ids[3])]), " is"]
 
 
+STOP = {"stop": ["STOPHERE", "\nObservation:"]}
+FINAL = "<|channel|>final<|message|>"
+
+
+def stopped(written, size=1, reason="stop", request=STOP):
+    """The items of a turn that the engine ends, whose tokens go on to the end of its stop string and perhaps beyond."""
+    ids = tokens(written)
+    chunks = [Chunk(ids[at : at + size]) for at in range(0, len(ids), size)]
+    return items(run(HarmonyParser.from_request(request), chunks, reason))
+
+
+@each("size", [1, 2, 3, 1000])
+@each(
+    ("written", "expected"),
+    [
+        (f"{FINAL}one two STOPHERE", [answer("one two ")]),
+        (f"{FINAL}Thought: so\nObservation:", [answer("Thought: so")]),
+        (f"{FINAL}STOPHERE", [answer("")]),
+        (f"{FINAL}one STOPHE", [answer("one STOPHE")]),
+        (f"{FINAL}one STOPHE<|return|>", [answer("one STOPHE")]),
+        (f"{FINAL}one SSTOPHERE", [answer("one S")]),
+        ("<|channel|>analysis<|message|>Hm STOPHERE", [reasoning("Hm ")]),
+        (f"<|channel|>analysis<|message|>a STOP<|end|><|start|>assistant{FINAL}HERE b", [reasoning("a STOP"), answer("HERE b")]),
+        (
+            '<|channel|>commentary to=functions.f<|message|>{"a": "STOPHERE',
+            [Item("function_call", '{"a": "', {"name": "f"}, "incomplete")],
+        ),
+    ],
+)
+def test_a_text_ends_before_the_stop_string_that_ends_the_turn(written, expected, size):
+    assert [(item.kind, item.text) for item in stopped(written, size)] == [(item.kind, item.text) for item in expected]
+
+
+def test_the_rest_of_the_last_output_after_a_stop_string_is_dropped():
+    assert stopped(f"{FINAL}one two STOPHERE and", size=1000) == [answer("one two ")]
+
+
+def test_a_stop_string_in_the_middle_of_the_output_is_text():
+    assert stopped(f"{FINAL}a STOPHERE b") == [answer("a STOPHERE b")]
+    assert stopped(f"{FINAL}a STOPHERE", reason="length")[0].text == "a STOPHERE"
+
+
+@pytest.mark.parametrize(
+    "request_body", [{}, {"stop": []}, {"stop": [""]}, {**STOP, "include_stop_str_in_output": True}, {"stop": 5}]
+)
+def test_without_stop_strings_the_text_is_whole(request_body):
+    parser = HarmonyParser.from_request(request_body)
+    parser.feed(Chunk(tokens(FINAL)))
+    assert parser.feed(Chunk(tokens("STOP"))) == ["STOP"]
+
+
+def test_text_that_cannot_be_a_stop_string_does_not_wait():
+    parser = HarmonyParser.from_request({"stop": "STOPHERE"})
+    parser.feed(Chunk(tokens(FINAL)))
+    assert parser.feed(Chunk(tokens("one"))) == ["one"]
+    assert parser.feed(Chunk(tokens(" STOP"))) == []
+    assert parser.feed(Chunk(tokens(" now"))) == [" STOP now"]
+
+
+def test_the_tokens_of_a_text_rebuild_it_up_to_its_stop_string():
+    ids = tokens(f"{FINAL}one two")
+    chunks = [Chunk([token], logprobs=[entry(token)]) for token in ids]
+    deltas = run(HarmonyParser.from_request({"stop": "wo"}), chunks)
+    assert [each["token"] for each in joined_entries(deltas)] == ["one", " t"]
+    assert joined_entries(deltas)[1]["bytes"] == [32, 116]
+    assert items(deltas)[0].text == "one t"
+
+
 def test_text_without_tokens_is_refused_at_the_beginning_of_a_turn():
     parser = HarmonyParser(ROUTING)
     assert repr(parser) == "<HarmonyParser in 'expect_start'>"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playing import CHANCE, body, judged, summary, tokens, without_chance
 from servers import HEADERS, RELEASE
-from turns import END, FUNCTION, HARMONY, PARSED, TOOL_CALL, Turn
+from turns import ANSWER, END, FUNCTION, HARMONY, NEXT, PARSED, THINK, TOOL_CALL, Turn
 
 INTERVALS = pytest.mark.parametrize("interval", [1, 5, 50])
 AT_ONCE = 8
@@ -103,6 +103,20 @@ def test_no_parameter_changes_an_item_of_harmony(server, interval):
 def test_no_parameter_changes_an_item_of_a_parsed_model(server, interval):
     turns = [turn for turn in PARSED if not turn.body.get("include") and turn.status != "failed"]
     cross(server, interval, turns, WITH_SCORES)
+
+
+HARMONY_TEXT = f"{THINK}Hm, well.<|end|>{NEXT}{ANSWER}Hello, world: how are you?<|return|>"
+
+
+@INTERVALS
+@pytest.mark.parametrize("server", ["harmony"], indirect=True)
+def test_a_stop_sequence_truncates_the_text_of_harmony(server, interval):
+    stopped = [(["w are"], ["Hm, well.", "Hello, world: ho"]), (["Hello"], ["Hm, well."]), ([", w"], ["Hm"])]
+    requests = [request_for(server, Turn("", [HARMONY_TEXT]), interval, stop=stop) for stop, _ in stopped]
+    for (stop, texts), (streamed, whole) in zip(stopped, all_asked(server, requests), strict=True):
+        assert without_chance(whole) == without_chance(streamed), stop
+        assert [item["content"][0]["text"] for item in streamed["output"]] == texts, stop
+        assert streamed["status"] == "completed"
 
 
 @INTERVALS

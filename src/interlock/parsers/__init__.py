@@ -11,6 +11,7 @@ Parsers make no stream events and no item ids, and use no network. Each implemen
     families            the format `tagged`: text with markers
     chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's parsers
     responses_events    the format `responses`: events of a Responses service
+    stop_strings        ends a text before a stop string
     alignment           finds the tokens of a text
     routing             from a recipient to the kind of item
     item_writers        from the text of an item to deltas

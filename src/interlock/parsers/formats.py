@@ -91,7 +91,7 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
         case "harmony":
             from interlock.parsers.harmony import HarmonyParser  # noqa: PLC0415
 
-            return HarmonyParser(Routing.from_request(request))
+            return HarmonyParser.from_request(request)
         case "chat" | "vllm":
             from interlock.parsers.chat_deltas import ChatParser  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ of tokens with complete characters; at any other time it is empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from types import MappingProxyType
 from typing import assert_never
@@ -25,6 +25,7 @@ from interlock.parsers.harmony_header import Header
 from interlock.parsers.harmony_vocabulary import Characters, TokenText, Vocabulary, vocabulary
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Route, Routing, finish_reason_of
+from interlock.parsers.stop_strings import StopFilter, stops_in
 
 _CHANNELS: Mapping[str | None, Route] = {"analysis": REASONING, "commentary": PREAMBLE, "final": ANSWER}
 _OPENING = frozenset({HarmonyTrigger.START, HarmonyTrigger.CHANNEL, HarmonyTrigger.CONSTRAIN, HarmonyTrigger.MESSAGE})
@@ -36,11 +37,14 @@ _NO_TOKENS: Mapping[int, str] = MappingProxyType({})
 class HarmonyParser:
     """Parses the tokens of a model that writes harmony; see `Parser`.
 
-    Reasoning tokens are the tokens of text in a reasoning item; headers and control tokens do not count.
+    Reasoning tokens are the tokens of text in a reasoning item; headers and control tokens do not count. A text ends before the
+    stop string that ends its turn.
     """
 
     _routing: Routing
     _vocabulary: Vocabulary = field(factory=vocabulary)
+    _stops: StopFilter | None = None
+    """Holds back text that may be a stop string; None without stop strings."""
     _state: State[HarmonyTrigger, HarmonyEffect] = HARMONY.states[HARMONY.initial]
     _plain: Mapping[int, str] = _NO_TOKENS
     _header: Header = field(factory=Header)
@@ -51,6 +55,12 @@ class HarmonyParser:
     _content_start: int = 0
     _reasoning_tokens: int = 0
     recoveries: Recoveries = field(factory=Recoveries, init=False)
+
+    @classmethod
+    def from_request(cls, request: Mapping[str, object], routing: Routing | None = None) -> HarmonyParser:
+        """Return a parser for one response to a request, with a routing in place of the request's own."""
+        stops = stops_in(request)
+        return cls(routing or Routing.from_request(request), stops=StopFilter(stops) if stops else None)
 
     def __repr__(self) -> str:
         """Return the state of the framing."""
@@ -68,6 +78,8 @@ class HarmonyParser:
             TypeError: A turn begins with text alone.
         """
         tokens = chunk.token_ids
+        if self._stops is not None and tokens:
+            self._write(self._stops.go_on())
         if chunk.logprobs is not None:
             return self._feed_scored(tokens, chunk.logprobs)
         if len(tokens) == 1:
@@ -102,6 +114,8 @@ class HarmonyParser:
         is_stop = reason == "stop"
         self._flush(HarmonyTrigger.FINISH if is_stop else HarmonyTrigger.CUT)
         in_call = HarmonyTrigger.TEXT in self._state.rows and self._writer.route.is_call
+        if self._stops is not None:
+            self._write(self._stops.cut() if is_stop else self._stops.flush())
         effects = self._fire(HarmonyTrigger.FINISH if is_stop and not in_call else HarmonyTrigger.CUT, TokenText(tokens=0))
         if is_stop and HarmonyEffect.LEAVE in effects and self._writer.route.is_call:
             reason = "cut"
@@ -126,9 +140,8 @@ class HarmonyParser:
                 self._feed_text(TokenText(meaning, [] if entry is None else [entry]))
             elif self._characters.feed(meaning.encode() if isinstance(meaning, str) else meaning, entry):
                 self._feed_text(self._characters.take())
-        streams = (
-            HarmonyTrigger.TEXT in self._state.rows and isinstance(self._writer, StreamWriter) and not self._characters.pending
-        )
+        is_plain = isinstance(self._writer, StreamWriter) and not self._characters.pending and self._stops is None
+        streams = HarmonyTrigger.TEXT in self._state.rows and is_plain
         self._plain = self._vocabulary.whole if streams else _NO_TOKENS
 
     def _flush(self, trigger: HarmonyTrigger) -> None:
@@ -171,13 +184,13 @@ class HarmonyParser:
             case HarmonyEffect.SPILL:
                 self._spill()
             case HarmonyEffect.APPEND:
-                self._out += text_deltas(self._writer, chunk.text, chunk.entries)
+                self._append(chunk)
             case HarmonyEffect.SKIP:
                 self._content_start += 1
             case HarmonyEffect.CLOSE:
-                self._finish_item(self._writer.close())
+                self._finish_item(self._writer.close)
             case HarmonyEffect.LEAVE:
-                self._finish_item(self._writer.leave())
+                self._finish_item(self._writer.leave)
             case HarmonyEffect.DROP:
                 self._header = Header()
             case _:
@@ -198,11 +211,20 @@ class HarmonyParser:
         """Write the words after the header to the item."""
         for chunk in self._header.spill():
             self._content_start -= chunk.tokens
+            self._append(chunk)
+
+    def _append(self, chunk: TokenText) -> None:
+        self._write([chunk] if self._stops is None else self._stops.feed(chunk))
+
+    def _write(self, chunks: Sequence[TokenText]) -> None:
+        for chunk in chunks:
             self._out += text_deltas(self._writer, chunk.text, chunk.entries)
 
-    def _finish_item(self, ending: list[Delta]) -> None:
-        """Count the reasoning tokens of the item, and forget its header."""
-        self._out += ending
+    def _finish_item(self, end: Callable[[], list[Delta]]) -> None:
+        """End the item, count its reasoning tokens, and forget its header."""
+        if self._stops is not None:
+            self._write(self._stops.flush())
+        self._out += end()
         if self._writer.route is REASONING:
             self._reasoning_tokens += self._tokens - self._content_start
         self._header = Header()

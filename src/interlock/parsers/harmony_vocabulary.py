@@ -98,6 +98,12 @@ class TokenText:
         part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
         return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])
 
+    def keep_start(self, end: int) -> TokenText:
+        """Drop all but the first characters, to which the log probabilities then belong."""
+        text = self.text[:end]
+        part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
+        return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])
+
 
 @define(eq=False)
 class Characters:

@@ -192,7 +192,7 @@ class HarmonyTranslator(VllmTranslator):
     @classmethod
     def begin(cls, call: UpstreamCall) -> HarmonyTranslator:
         names = FunctionNames()
-        return cls(call, HarmonyParser(names.routing(Routing.from_request(call.declared))), names)
+        return cls(call, HarmonyParser.from_request(call.declared, names.routing(Routing.from_request(call.declared))), names)
 
     async def _render(self, turn: Turn) -> RenderedPrompt:
         context, replies = await self._context(), self._replies(turn)
