@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from enum import StrEnum
-from typing import ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from attrs import frozen
 from msgspec import Struct
@@ -228,3 +228,6 @@ class Transducer(ABC, Generic[E, D]):
                 yield _T.RESULT, item
             case _:
                 return
+
+
+AnyTransducer: TypeAlias = Transducer[Any, Any]

@@ -60,7 +60,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
 
@@ -260,9 +260,6 @@ class Table(Generic[T, E]):
             names, listed = _list(lasting), _list(sorted(required))
             raise self.refusal(f"total must list exactly the non-final states {names}; it lists {listed}")
         return required
-
-
-AnyTable: TypeAlias = Table[Any, Any]
 
 
 @define(eq=False)

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from attrs import evolve
 
 from interlock.dialects import ApiName
-from interlock.dialects.transducer import EventTrigger, Transducer
+from interlock.dialects.transducer import AnyTransducer, EventTrigger
 from interlock.events.decode import SseMessage
 from interlock.events.json import as_text
 from interlock.events.rulebook import Finding, Rule
@@ -82,7 +82,7 @@ class DialectJudge(ABC):
 
     @staticmethod
     @abstractmethod
-    def make_transducer() -> Transducer[Any, Any]:
+    def make_transducer() -> AnyTransducer:
         """Return a transducer that sends everything that the API can have."""
 
     @staticmethod

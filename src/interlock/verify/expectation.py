@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import orjson
 from attrs import define, field
@@ -20,9 +20,7 @@ from interlock.verify.inputs import MARK
 from interlock.verify.oracle import grammar
 from interlock.verify.oracle.grammar import spell
 from interlock.verify.oracle.orders import SERVER_MADE, WHOLE
-
-Body: TypeAlias = Mapping[str, Any]
-"""The JSON object of an event."""
+from interlock.verify.oracle.stream_view import JsonObject
 
 _RUNNING: Final = {kind: f"response.{spell(letters[0])}" for kind, letters in grammar.RUNNING.items()}
 """The event that reports a running tool (rule R11), by kind of item."""
@@ -65,7 +63,7 @@ class VisibleEffects:
     """The event name and the delta of each chunk of text."""
     parts: int = 0
     """How many parts end."""
-    attachments: list[Body] = field(factory=list[Body])
+    attachments: list[JsonObject] = field(factory=list[JsonObject])
     """The annotations and partial images."""
     running: set[str] = field(factory=set[str])
     """The ids of the items whose tool is reported to run."""
@@ -75,14 +73,14 @@ class VisibleEffects:
     """The final status of the response, the reason for it, and the total tokens."""
 
     @classmethod
-    def of(cls, events: Iterable[Body]) -> VisibleEffects:
+    def of(cls, events: Iterable[JsonObject]) -> VisibleEffects:
         """Return the effects that the events show."""
         effects = cls()
         for body in events:
             effects._add(body["type"], body)
         return effects
 
-    def _add(self, name: str, body: Body) -> None:
+    def _add(self, name: str, body: JsonObject) -> None:
         match name:
             case "response.created" | "response.queued" | "response.in_progress" | "keepalive":
                 self.opening.append(name)
@@ -111,22 +109,22 @@ class VisibleEffects:
                 pass
 
 
-def decode(frame: bytes) -> Body:
+def decode(frame: bytes) -> JsonObject:
     """Return the JSON object of an event's frame."""
-    body: Body = orjson.loads(frame.partition(b"\ndata: ")[2])
+    body: JsonObject = orjson.loads(frame.partition(b"\ndata: ")[2])
     return body
 
 
-def _status(item: Body) -> str:
+def _status(item: JsonObject) -> str:
     """Return an item's status; an item without one failed if it has an error, and else completed."""
     status: str | None = item.get("status")
     return status or ("failed" if item.get("error") else "completed")
 
 
-def _outcome(response: Body) -> tuple[str, str | None, int]:
-    error: Body = response["error"] or {}
-    details: Body = response["incomplete_details"] or {}
-    usage: Body = response["usage"] or {"total_tokens": -1}  # a wrong lifecycle may end without usage
+def _outcome(response: JsonObject) -> tuple[str, str | None, int]:
+    error: JsonObject = response["error"] or {}
+    details: JsonObject = response["incomplete_details"] or {}
+    usage: JsonObject = response["usage"] or {"total_tokens": -1}  # a wrong lifecycle may end without usage
     return response["status"], error.get("code") or details.get("reason"), usage["total_tokens"]
 
 
@@ -165,7 +163,7 @@ class _ExpectedItem:
         presence = self.id is not None, self.sealed_only
         return self.kind, presence, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
 
-    def place(self, mark: str) -> Body | None:
+    def place(self, mark: str) -> JsonObject | None:
         """Return the position of the next match of `mark` and move past it, or return None if there is no match."""
         start = self.text.find(mark, self.cited)
         if start < 0:
@@ -182,7 +180,7 @@ class Expectation:
     _active: _ExpectedItem | None = None
     _waiting: dict[str, str] = field(factory=dict[str, str])
     _running: set[str] = field(factory=set[str])
-    _results: dict[str, Body] = field(factory=dict[str, Body])
+    _results: dict[str, JsonObject] = field(factory=dict[str, JsonObject])
     _tokens: int = 0
     _due: VisibleEffects = field(factory=VisibleEffects, init=False)
     """The effects that the current delta must have."""
@@ -192,7 +190,7 @@ class Expectation:
         active = None if self._active is None else copy(self._active)
         return Expectation(self._status, active, {**self._waiting}, {*self._running}, {**self._results}, self._tokens)
 
-    def compare(self, delta: deltas.Delta, events: Sequence[Body]) -> str | None:
+    def compare(self, delta: deltas.Delta, events: Sequence[JsonObject]) -> str | None:
         """Follow a delta, and return how the driver's events differ from its expected effects, or None."""
         self._due = VisibleEffects()
         if self._status in {"absent", "queued", "in_progress"}:
@@ -216,7 +214,7 @@ class Expectation:
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
         return self._status, stance, tuple(waiting)
 
-    def _carries_result(self, item: Body) -> bool:
+    def _carries_result(self, item: JsonObject) -> bool:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
 
     def _expect(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta
@@ -288,7 +286,7 @@ class Expectation:
             case _:
                 assert_never(delta)
 
-    def _progress(self, item_id: str, fields: Body) -> None:
+    def _progress(self, item_id: str, fields: JsonObject) -> None:
         """Expect the output of a running tool."""
         match self._kind_of(item_id):
             case "image_generation_call":
@@ -301,12 +299,12 @@ class Expectation:
             case _:
                 pass
 
-    def _annotate(self, annotation: Body, mark: str) -> None:
+    def _annotate(self, annotation: JsonObject, mark: str) -> None:
         """Expect an annotation of output text; with `mark`, also the position of that passage, as in a `url_citation`."""
         active = self._active
         if active is None or active.part != _TEXT["message"]:
             return
-        place: Body | None = active.place(mark) if mark else {}
+        place: JsonObject | None = active.place(mark) if mark else {}
         if place is not None:
             self._due.attachments.append({**annotation, **place})
 

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from operator import add
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import orjson
 from attrs import define, field, frozen
 
-from interlock.dialects.transducer import Transducer
+from interlock.dialects.transducer import AnyTransducer
 from interlock.events.items import ITEMS, ItemKind
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import StreamEvent
@@ -28,10 +28,9 @@ from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.subjects import AnyItem
 from interlock.judges import DIALECT_JUDGES
 from interlock.verify import oracle
-from interlock.verify.expectation import Body, Expectation, Stance, decode
+from interlock.verify.expectation import Expectation, Stance, decode
 from interlock.verify.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
-
-AnyTransducer: TypeAlias = Transducer[Any, Any]
+from interlock.verify.oracle.stream_view import JsonObject
 
 Fired: TypeAlias = tuple[str, str, str]
 """A fired edge: the name of the lifecycle, the state, and the trigger."""
@@ -140,7 +139,7 @@ def _abstract(item: AnyItem) -> OpenItem:
     return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, pending_logprobs, marked)
 
 
-def _bodies(frames: bytes) -> list[Body]:
+def _bodies(frames: bytes) -> list[JsonObject]:
     return [
         orjson.loads(frame.partition(b"data: ")[2]) for frame in frames.split(b"\n\n") if frame and not frame.endswith(b"[DONE]")
     ]
@@ -153,7 +152,7 @@ class ProofNode:
     state: ProofState
     path: tuple[deltas.Delta, ...]
     """The deltas from the start."""
-    events: tuple[Body, ...]
+    events: tuple[JsonObject, ...]
     """The events of the path."""
     wire: bytes
     """The same events as frames."""
