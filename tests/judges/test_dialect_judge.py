@@ -9,6 +9,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from interlock.judges import DIALECT_JUDGES, DIALECT_RULES, AnyJudge, Judge, chat, dialects, judge, messages
+from interlock.serving.view.steps import explain
 
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
 EVENTS = [
@@ -63,7 +64,7 @@ def test_a_stream_is_followed_with_the_edges_of_its_transducer(size):
     followed = [each for start in range(0, len(data), size) for each in judging.follow(data[start : start + size])]
     followed += judging.follow_end()
     assert [(each.body, each.findings) for each in followed] == [(event, ()) for event in EVENTS]
-    steps = [each.step for each in followed]
+    steps = [explain(each.transition) for each in followed]
     assert [[(edge.source, edge.trigger, edge.dest) for edge in step.fired] for step in steps] == [
         [("absent", "begin", "between")],
         [("between", "text", "text")],

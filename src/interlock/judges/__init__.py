@@ -5,7 +5,7 @@ Another judge, `interlock.verify.oracle`, is written from the rules alone and re
     judging         validates the bytes of a stream
     acceptor        validates the events of a stream
     stream_items    the items of a stream: their indices and ids, their places in their lifecycles, and their texts
-    automaton       the possible states of a lifecycle, inferred from events, and the edges that explain an event
+    automaton       the possible states of a lifecycle, inferred from events
     contents        the contents of events, compared with earlier events
     fields          the fields of events
     dialects        finds out which API a stream is of
@@ -18,7 +18,7 @@ Another judge, `interlock.verify.oracle`, is written from the rules alone and re
 from interlock.dialects import ApiName
 from interlock.events.rulebook import DEVIATIONS, RULES, Deviation, Finding, Rule, Severity
 from interlock.judges.acceptor import Acceptor
-from interlock.judges.automaton import FiredEdge, Step
+from interlock.judges.automaton import Transition
 from interlock.judges.dialect_judge import DialectJudge
 from interlock.judges.dialects import DIALECT_JUDGES, DIALECT_RULES, AnyJudge
 from interlock.judges.judging import Judge, JudgedMessage, Verdict, judge
@@ -34,12 +34,11 @@ __all__ = [
     "Deviation",
     "DialectJudge",
     "Finding",
-    "FiredEdge",
     "Judge",
     "JudgedMessage",
     "Rule",
     "Severity",
-    "Step",
+    "Transition",
     "Verdict",
     "judge",
 ]

@@ -22,7 +22,7 @@ from interlock.events.json import as_text, members
 from interlock.events.rulebook import DEVIATIONS, Finding
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.lifecycles import RESPONSE
-from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton, Step
+from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton, Transition
 from interlock.judges.contents import JUDGES, judge_end, judge_opening
 from interlock.judges.digests import Digest, TextDigest, digest, quote
 from interlock.judges.fields import check_fields, is_unknown_part
@@ -149,18 +149,14 @@ class Acceptor:
         return not self._response.legal
 
     @property
-    def step(self) -> Step | None:
+    def transition(self) -> Transition | None:
         """The effect of the last event on a lifecycle, if any."""
         if self._transition is None:
             return None
         item, before, event, after = self._transition
         if item is None:
-            return _RESPONSE.explain(before, event, after)
-        if item.automaton is None:
-            return Step("", item.index)
-        step = evolve(item.automaton.explain(before, event, after), index=item.index)
-        # The status in `done` decides between the edges that end an item.
-        return step.narrow(lambda edge: edge.dest == item.status) if event == DONE else step
+            return Transition(_RESPONSE, before, event, after)
+        return Transition(item.automaton, before, event, after, item.index, item.status if event == DONE else None)
 
     def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
         """Validate an event.

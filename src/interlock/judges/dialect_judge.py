@@ -17,7 +17,7 @@ from interlock.events.json import as_text
 from interlock.events.rulebook import Finding, Rule
 from interlock.events.sse import CONTENT_TYPE
 from interlock.fsm.table import Table
-from interlock.judges.automaton import Automaton, NamedEdge, Step
+from interlock.judges.automaton import Automaton, NamedEdge, Transition
 from interlock.judges.judging import DONE, MAX_LISTED, JudgedMessage, StreamDecoder, Tally, Verdict, read_body
 
 E = TypeVar("E", bound=StrEnum)
@@ -135,9 +135,9 @@ class DialectJudge(ABC):
             body = read_body(message)
             self._messages.append(message)
             self._bodies.append(body or {})
-            yield JudgedMessage(message, body, (), None if body is None else self._step(body))
+            yield JudgedMessage(message, body, (), None if body is None else self._move(body))
 
-    def _step(self, body: Body) -> Step | None:
+    def _move(self, body: Body) -> Transition | None:
         """Return what an event does to the transducer's machine; None if it says nothing of it."""
         name = self.name_event(body)
         if name in self.stateless:
@@ -148,7 +148,7 @@ class DialectJudge(ABC):
             event = name
             # If the event is not legal, either it came too early, or another is missing.
             self._node = automaton.step(before, event) or automaton.union(before, automaton.after(event))
-        return automaton.explain(before, event, self._node)
+        return Transition(automaton, before, event, self._node)
 
     def end(self) -> Verdict:
         """Validate the stream, and return the verdict."""

@@ -19,7 +19,7 @@ from interlock.events.rulebook import RULES, Finding, Severity
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL, Created, wire_name
 from interlock.judges.acceptor import Acceptor
-from interlock.judges.automaton import Step
+from interlock.judges.automaton import Transition
 from interlock.judges.digests import quote
 
 DONE: Final = "[DONE]"
@@ -84,13 +84,13 @@ class JudgedMessage:
         body: Its JSON object; None for the end marker, illegal messages after it, unreadable data, and a message that the stream
             ends inside.
         findings: Its findings.
-        step: Its effect on a lifecycle; None if it has none.
+        transition: Its effect on a machine; None if it has none.
     """
 
     message: SseMessage
     body: Mapping[str, object] | None
     findings: Sequence[Finding]
-    step: Step | None
+    transition: Transition | None
 
 
 @define
@@ -229,7 +229,7 @@ class Judge:
                 yield self._add_findings(message, self._take_last(message))
 
     def _add_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
-        return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.step)
+        return JudgedMessage(message, body, tuple(self._tally.latest), None if body is None else self._acceptor.transition)
 
     def _decode(self, chunk: bytes) -> Iterable[SseMessage]:
         if not isinstance(chunk, (bytes, bytearray)):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers without a type checker

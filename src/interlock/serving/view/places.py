@@ -62,11 +62,12 @@ def _about(kind: str, name: object, id_: object, index: object = None) -> Mappin
 def _item_place(judged: JudgedMessage, body: Mapping[str, object]) -> Place:
     type_ = body.get("type", judged.message.event)
     name = type_ if isinstance(type_, str) else quote(type_)
-    index = judged.step.index if judged.step else body.get("output_index")
+    transition = judged.transition
+    index = transition.index if transition else body.get("output_index")
     if type(index) is not int:
         return Place(name)
     item = members(body.get("item"))
-    kind = as_text(item.get("type")) or (judged.step.machine if judged.step else "")
+    kind = as_text(item.get("type")) or (transition.automaton.name if transition and transition.automaton else "")
     called = as_text(item.get("name")) or item.get("server_label")
     about = _about(kind, called, as_text(item.get("id")) or body.get("item_id"), body.get("output_index"))
     return Place(name, index, about, begins=type_ == wire_name(ItemAdded))

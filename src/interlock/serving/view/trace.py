@@ -29,9 +29,9 @@ from attrs import define, field, frozen
 from interlock.events.dialects import DialectName
 from interlock.events.json import dumps
 from interlock.events.stream import TERMINAL, ItemDone, wire_name
-from interlock.judges import AnyJudge, Finding, JudgedMessage, Step
-from interlock.judges.automaton import narrow_steps
+from interlock.judges import AnyJudge, Finding, JudgedMessage
 from interlock.serving.view.places import place_of
+from interlock.serving.view.steps import Step, explain, narrow_steps
 
 Line: TypeAlias = Sequence[object]
 
@@ -91,8 +91,8 @@ class Trace:
         place = place_of(self._judge.api, judged)
         lane = self._lanes.setdefault(place.lane, len(self._lanes))
         step = -1
-        if judged.step is not None:
-            step, line = self._moved(lane, judged.step)
+        if judged.transition is not None:
+            step, line = self._moved(lane, explain(judged.transition))
             if line is not None:
                 yield line
         if place.about is not None and lane not in self._described:
@@ -106,8 +106,8 @@ class Trace:
         for finding in judged.findings:
             yield "f", self.events, finding_fields(finding)
         self.events += 1
-        if place.name in _ENDS and judged.step is not None:
-            yield from self._settle(judged.step.index)
+        if place.name in _ENDS and judged.transition is not None:
+            yield from self._settle(judged.transition.index)
 
     def _number(self, step: Step) -> tuple[int, Line | None]:
         """Return the number of a step, and its line if it is new."""

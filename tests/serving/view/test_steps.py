@@ -7,9 +7,9 @@ from each import each
 
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.judges import Acceptor, Judge
-from interlock.judges.automaton import FiredEdge, Step, narrow_steps
+from interlock.serving.view.steps import FiredEdge, Step, explain, narrow_steps
 
-CORPUS = Path(__file__).parents[1] / "corpus"
+CORPUS = Path(__file__).parents[2] / "corpus"
 LEGAL = sorted((CORPUS / "legal").glob("*.sse"))
 
 
@@ -20,7 +20,8 @@ def judged_messages(path):
 def machines(path):
     """Give the narrowed steps of each lifecycle in a stream."""
     steps = sorted(
-        (one.step for one in judged_messages(path) if one.step), key=lambda step: -1 if step.index is None else step.index
+        (explain(one.transition) for one in judged_messages(path) if one.transition),
+        key=lambda step: -1 if step.index is None else step.index,
     )
     return [(index, narrow_steps(list(group))) for index, group in groupby(steps, key=lambda step: step.index)]
 
@@ -87,13 +88,13 @@ def test_every_edge_of_a_message_with_several_parts_is_certain_after_narrowing()
 
 
 def test_an_event_out_of_place_fires_nothing() -> None:
-    fired = [one.step.fired for one in judged_messages(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
+    fired = [explain(one.transition).fired for one in judged_messages(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
     assert fired == [()]
 
 
 def test_what_is_about_no_lifecycle_has_no_step() -> None:
     messages = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
-    assert [(one.message.event, one.body, one.step) for one in messages] == [
+    assert [(one.message.event, one.body, one.transition) for one in messages] == [
         ("error", {"type": "error"}, None),
         ("x", None, None),
         ("message", None, None),
@@ -115,13 +116,13 @@ def test_an_item_without_a_lifecycle_has_no_machine() -> None:
     acceptor = Acceptor(first_sequence_number=None)
     item = {"id": "x_0", "type": "something_new"}
     acceptor.feed({"type": "response.output_item.added", "sequence_number": 7, "output_index": 3, "item": item})
-    assert acceptor.step == Step("", 3)
+    assert explain(acceptor.transition) == Step("", 3)
 
 
 def test_an_edge_with_a_single_event_has_always_just_begun() -> None:
     acceptor = Acceptor(first_sequence_number=None)
     text = {"item_id": "msg_0", "output_index": 0, "content_index": 0, "delta": "x", "logprobs": []}
     acceptor.feed({"type": "response.output_text.delta", "sequence_number": 7, **text})
-    assert acceptor.step
-    appended = [edge.begins for edge in acceptor.step.fired if (edge.source, edge.trigger) == ("output_text", "append")]
+    fired = explain(acceptor.transition).fired
+    appended = [edge.begins for edge in fired if (edge.source, edge.trigger) == ("output_text", "append")]
     assert appended == [True]
