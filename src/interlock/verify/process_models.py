@@ -74,6 +74,7 @@ class _Run(Past):
     interrupted: bool = fact(on={TurnTrigger.INTERRUPT})
     started: bool = fact(on={TurnEffect.OPEN, TurnEffect.COMPACT, TurnEffect.PREPARE})
     """Whether the response has started."""
+    stored: bool = fact(on={TurnEffect.STORE})
     settled: bool = fact(on={TurnTrigger.SETTLE})
     last: TurnEffect | None = None
     """The last effect."""
@@ -97,7 +98,7 @@ class _Run(Past):
     @property
     def works(self) -> bool:
         """Whether something is going on that can fail."""
-        return self.begun and self.last not in {TurnEffect.REFUSE, TurnEffect.STORE} and not self.driver.ended
+        return self.begun and self.last is not TurnEffect.REFUSE and not self.stored and not self.driver.ended
 
     def after(self, trigger: TurnTrigger, effects: Sequence[TurnEffect]) -> Iterator[Self]:
         pasts = [*super().after(trigger, effects)]
@@ -149,11 +150,11 @@ _TURNS: Final = Model(
         TurnTrigger.ANSWER: _after(TurnEffect.COMPACT, TurnEffect.GENERATE, TurnEffect.RUN),
         TurnTrigger.EXHAUST: _after(TurnEffect.RUN),
         TurnTrigger.STEER: _after(TurnEffect.GENERATE, TurnEffect.RUN),
-        TurnTrigger.END: lambda run: run.driver.ended and run.last is not TurnEffect.STORE,
+        TurnTrigger.END: lambda run: run.driver.ended and not run.stored,
         TurnTrigger.INTERRUPT: lambda run: not run.interrupted and (run.works or not run.begun),
         TurnTrigger.FAIL: lambda run: run.works,
-        TurnTrigger.SETTLE: lambda run: run.last is TurnEffect.STORE and not run.settled,
-        TurnTrigger.LEAVE: lambda run: run.works or run.last in {TurnEffect.REFUSE, TurnEffect.STORE},
+        TurnTrigger.SETTLE: lambda run: run.stored and not run.settled,
+        TurnTrigger.LEAVE: lambda run: run.works or run.stored or run.last is TurnEffect.REFUSE,
     },
     effects={
         TurnEffect.TAKE: at(TurnTrigger.BEGIN),
@@ -170,7 +171,7 @@ _TURNS: Final = Model(
         TurnEffect.BREAK_OFF: dict.fromkeys((TurnTrigger.FAIL, TurnTrigger.LEAVE), lambda run: run.works and run.started),
         TurnEffect.STORE: {**at(TurnTrigger.END), TurnTrigger.FAIL: lambda run: run.started},
         TurnEffect.STOP: {TurnTrigger.INTERRUPT: lambda run: run.begun},
-        TurnEffect.FREE: at(TurnTrigger.LEAVE),
+        TurnEffect.FREE: {**at(TurnTrigger.SETTLE), TurnTrigger.LEAVE: lambda run: not run.settled},
     },
     over=at(TurnTrigger.LEAVE),
 )

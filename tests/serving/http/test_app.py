@@ -18,6 +18,7 @@ from live.wire import bodies, without_chance
 from interlock.judges import judge
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
+from interlock.serving.engines.engine import Generation
 from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import service as making
@@ -419,6 +420,35 @@ def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
         while len(app.state.active_runs):  # the client reads the last event before the server has closed the run
             time.sleep(0.001)
         assert post(url, STAGED).json()["status"] == "completed"
+
+
+class LingeringGeneration(Generation):
+    """One whose end waits until another response has begun."""
+
+    async def close(self):
+        await asyncio.wait_for(self.engine.next_began.wait(), 30)
+
+
+class LingeringEngine(StagedEngine):
+    def __init__(self, *scripts):
+        super().__init__(*scripts)
+        self.next_began = asyncio.Event()
+
+    async def begin(self, request, items, tenant="", connection=None):
+        generation = await super().begin(request, items, tenant, connection)
+        if not self.turns:
+            return LingeringGeneration(self, generation.parser)
+        self.next_began.set()
+        return generation
+
+
+def test_a_client_that_has_read_the_last_event_finds_the_slot_free() -> None:
+    with ServerThread(build(Settings(max_streams=1), LingeringEngine(steps(ANSWER)))) as url:
+        statuses = []
+        for _ in range(2):
+            with httpx.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as answer:
+                statuses += [json.loads(line[6:])["type"] for line in answer.iter_lines() if line.startswith("data: {")][-1:]
+        assert statuses == ["response.completed"] * 2
 
 
 def test_counted_input_tokens_equal_the_usage_of_the_response(url) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
@@ -44,29 +45,36 @@ class ActiveRuns:
     limit: int | None = None
     _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
     """The function that ends each active run."""
+    _slots: set[Interrupt] = field(factory=set[Interrupt], init=False)
+    """The same of the runs that count against the limit: not of those that only have their last events to send."""
     _refusal: Fault | None = field(default=None, init=False)
     """The reason for which no run begins."""
     _ending: Fault | None = field(default=None, init=False)
     _empty: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     @contextmanager
-    def track(self, interrupt: Interrupt) -> Generator[None]:
+    def track(self, interrupt: Interrupt) -> Generator[Callable[[], None]]:
         """Track a run for the duration of the context; `interrupt` it at once if `end` was called.
+
+        The value frees its slot, at the latest at the end of the context.
 
         Raises:
             ApiError: 503 if `refuse` was called, or 429 at the limit.
         """
         self.require_open()
-        if self.limit is not None and len(self) >= self.limit:
+        if self.limit is not None and len(self._slots) >= self.limit:
             message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
+        free = partial(self._slots.discard, interrupt)
         try:
             self._runs.add(interrupt)
+            self._slots.add(interrupt)
             self._empty.clear()
             if self._ending is not None:
                 interrupt(self._ending)
-            yield
+            yield free
         finally:
+            free()
             self._runs.discard(interrupt)
             if not self._runs:
                 self._empty.set()

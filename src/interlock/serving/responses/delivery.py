@@ -87,6 +87,8 @@ class RunControl:
     """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
     exit: BaseException | None = field(default=None, init=False)
     """The error that asks the process to end. It is raised when the response has ended."""
+    free: Callable[[], object] = field(default=lambda: None, init=False)
+    """Gives back the slot of the run, if it has one."""
     is_waiting: bool = field(default=False, init=False)
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     """The task that waits."""

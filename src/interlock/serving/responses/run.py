@@ -253,7 +253,9 @@ class ResponseRun(Generic[T]):
                 control.steps = _end_with(end)
             case TurnEffect.BREAK_OFF:
                 self._break_off(control.ending)
-            case TurnEffect.TAKE | TurnEffect.ADMIT | TurnEffect.REFUSE | TurnEffect.STOP | TurnEffect.STORE | TurnEffect.FREE:
+            case TurnEffect.FREE:
+                control.free()
+            case TurnEffect.TAKE | TurnEffect.ADMIT | TurnEffect.REFUSE | TurnEffect.STOP | TurnEffect.STORE:
                 pass  # see `PendingRun`, `RunControl` and `fire`
             case _:
                 assert_never(effect)

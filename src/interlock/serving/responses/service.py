@@ -153,10 +153,10 @@ class PendingRun(Generic[T]):
 
     @asynccontextmanager
     async def admitted(self, client: ClientSocket[T] | None = None) -> AsyncGenerator[ResponseRun[T]]:
-        """Return the run of the request once the engine accepts it. It has a slot of the server until the end of the context."""
+        """Return the run of the request once the engine accepts it. It has a slot of the server until its response is stored."""
         service, model = self.service, self.request.model
         with (
-            service.active_runs.track(self.interrupt),  # the effects `TAKE` and `FREE`
+            service.active_runs.track(self.interrupt) as self.control.free,  # the effects `TAKE` and, if refused, `FREE`
             observe_run(model, service.engine.model_label(model)) as report,
         ):
             run = await self._admit(client)

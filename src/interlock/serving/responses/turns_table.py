@@ -45,7 +45,7 @@ class TurnTrigger(StrEnum):
     FAIL = "fail"
     """The server or the engine refuses the request, something failed, or the interrupted step has stopped."""
     SETTLE = "settle"
-    """The response is stored and logged, or storing it failed."""
+    """The response is stored and logged, or storing it failed; its engine, tools and conversation are free."""
     LEAVE = "leave"
     """The last events are taken, or nobody takes them: the context of the run was left, or its task was cancelled."""
 
@@ -82,7 +82,7 @@ class TurnEffect(StrEnum):
     STOP = "stop"
     """Stop waiting for the current step."""
     FREE = "free"
-    """Give the slot back; the engine, the tools and the conversation are free already."""
+    """Give the slot back, before the client receives the last event: it may ask again at once."""
 
 
 _T, _E = TurnTrigger, TurnEffect
@@ -94,7 +94,6 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
     regions={
         "open": ["opening", "compacting", "preparing", "generating", "running", "ending"],
         "outside": ["admitting", "withdrawn", "refused"],
-        "over": ["settling", "settled"],
     },
     edges=[
         #    in             on            goes to        effects
@@ -139,8 +138,9 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
         Edge("interrupted", _T.FAIL,      "settling",    [_E.BREAK_OFF, _E.STORE]),
         Edge("interrupted", _T.LEAVE,     "ended",       [_E.BREAK_OFF, _E.FREE]),
 
-        Edge("settling",    _T.SETTLE,    "settled"),
-        Edge("over",        _T.LEAVE,     "ended",       [_E.FREE]),
+        Edge("settling",    _T.SETTLE,    "settled",     [_E.FREE]),
+        Edge("settling",    _T.LEAVE,     "ended",       [_E.FREE]),
+        Edge("settled",     _T.LEAVE,     "ended"),
     ],
 )  # fmt: skip
 """A run: its admission, the turns of its response, and its end."""
