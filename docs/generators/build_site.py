@@ -194,6 +194,8 @@ def configured(nav: Nav) -> str:
             'extra_css = ["site.css"]',
             "[project.theme]",
             "font = false",
+            'logo = "mark.svg"',
+            'favicon = "mark.svg"',
             'features = ["navigation.sections", "navigation.top", "content.code.copy", "search.highlight"]',
             *palette("(prefers-color-scheme: light)", "default", "lucide/sun", "Switch to dark mode"),
             *palette("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Switch to light mode"),
