@@ -95,6 +95,13 @@ SCRIPTS = {
     "filter": [*SAY[:2], deltas.EndTurn("content_filter")],
     "cancel": [*SAY[:2], deltas.Cancel()],
     "cut call": [*CALL[:2], deltas.EndTurn("cut")],
+    "call without arguments": [CALL[0], deltas.Close()],
+    "arguments that are null": [CALL[0], "nu", "ll", deltas.Close()],
+    "cut call without arguments": [CALL[0], "nu", deltas.EndTurn("cut")],
+    "arguments that are no object": [CALL[0], " [", "1]", deltas.Close(), *CALL],
+    "arguments that are no JSON": [CALL[0], "oh, ", "no", deltas.Close()],
+    "arguments that are broken": [CALL[0], "{a", ": 1}", deltas.Close(), *CALL],
+    "arguments that are no object beside mcp": [*MCP, CALL[0], "[", run, RESULT, "1]", deltas.Close()],
     "cut mcp call": [*MCP[:2], deltas.EndTurn("length")],
 }
 
@@ -222,6 +229,48 @@ def test_a_call_of_the_server_that_fails_has_a_result_that_says_so():
 
 
 @pytest.mark.parametrize(
+    ("script", "content"),
+    [
+        ("call without arguments", [("tool_use", {})]),
+        ("arguments that are null", [("tool_use", {})]),
+        ("arguments that are no object", [("text", "f:  [1]"), ("tool_use", {"a": 1})]),
+        ("arguments that are no JSON", [("text", "f: oh, no")]),
+        ("arguments that are broken", [("tool_use", {}), ("tool_use", {"a": 1})]),
+    ],
+)
+def test_arguments_of_every_kind_in_messages(script, content):
+    assert [(each["type"], each.get("input", each.get("text"))) for each in whole(*SCRIPTS[script])["content"]] == content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"a": 1, "b": [{"c": "x"}, "y', {"a": 1, "b": [{"c": "x"}]}),
+        ('{"a": 1, "b', {"a": 1}),
+        ('{"a": 1, "b":', {"a": 1}),
+        ('{"a": 1,', {"a": 1}),
+        ("{", {}),
+        ('{"a": {"b": 1}', {"a": {"b": 1}}),
+        ('{"a" 1, "b": 2', {}),
+        ("{a: 1}", {}),
+    ],
+)
+def test_the_whole_answer_has_the_complete_members_of_a_cut_input(arguments, shown):
+    (block,) = whole(CALL[0], arguments, deltas.EndTurn("cut"))["content"]
+    assert block["input"] == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"), [("", "{}"), (" ", "{}"), ("null", "{}"), (" null\n", "{}"), (" n", " n"), (" nul1", " nul1"), (" {}", " {}")]
+)
+def test_arguments_that_are_blank_or_null_are_an_empty_object(arguments, sent):
+    for opening in (CALL[0], MCP[0]):
+        events = driven(opening, *arguments, deltas.Close(), run, writer=EventWriter())
+        assert "".join(each.delta for each in events if hasattr(each, "delta")) == sent
+        assert events[-1].response.output[0].arguments == sent
+
+
+@pytest.mark.parametrize(
     ("script", "stop_reason", "finish_reason"),
     [
         ("text", "end_turn", "stop"),
@@ -232,6 +281,11 @@ def test_a_call_of_the_server_that_fails_has_a_result_that_says_so():
         ("cancel", "end_turn", "stop"),
         ("cut call", "max_tokens", "stop"),
         ("mcp", "end_turn", "stop"),
+        ("call without arguments", "tool_use", "tool_calls"),
+        ("arguments that are null", "tool_use", "tool_calls"),
+        ("arguments that are no object", "tool_use", "tool_calls"),
+        ("arguments that are no JSON", "end_turn", "tool_calls"),
+        ("arguments that are broken", "max_tokens", "tool_calls"),
     ],
 )
 def test_why_an_answer_ended(script, stop_reason, finish_reason):

@@ -6,7 +6,7 @@ import pytest
 from each import each
 
 from interlock.judges.chat import check_chat
-from interlock.judges.messages import check_inputs, check_messages
+from interlock.judges.messages import check_messages
 
 START = {
     "type": "message_start",
@@ -49,7 +49,7 @@ def changed(events, place, **fields):
 
 
 def rules(events):
-    return [finding.rule for finding in (*check_messages(events), *check_inputs(events))]
+    return [finding.rule for finding in check_messages(events)]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,13 @@ def test_a_turn_that_stops_inside_arguments_is_cut(name, arguments, left):
     assert deltas[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
 
 
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_a_call_that_is_truncated_before_another_item_fails_the_turn(reason):
+    deltas = run(ChatParser(ROUTING), [Chunk([1], delta=tool(0, '{"s":"B', "f")), Chunk([1], delta=tool(1, "{}", "g"))], reason)
+    assert items(deltas)[0] == call("f", '{"s":"B')
+    assert deltas[-1] == EndTurn("error" if reason == "stop" else "length", Usage(output_tokens=2))
+
+
 def test_a_name_may_come_late_and_an_id_before_it():
     assert read(tool(0, '{"a"'), tool(0, "", None, "call_1"), tool(0, ":1}", "f"), tool(0, "", "f", "call_1")) == [
         Item("function_call", '{"a":1}', {"name": "f", "call_id": "call_1"})

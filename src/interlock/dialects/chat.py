@@ -63,6 +63,7 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
         Edge("open",   _T.THINK,  "open",  [_E.REASONING]),
         Edge("open",   _T.SEAL,   "open",  [_E.SEALED]),
         Edge("open",   _T.CALL,   "call",  [_E.CALL]),
+        Edge("open",   _T.QUOTE,  "call",  [_E.CALL]),
         Edge("open",   _T.CLOSE,  "open"),
         Edge("open",   _T.END,    "ended", [_E.FINISH]),
         Edge("open",   _T.FAIL,   "ended", [_E.ERROR]),

@@ -2,21 +2,23 @@
 
 Blocks come one after another: a text, reasoning with its signature, a call of a client's tool, or a call of a tool of the server
 with its result. A call or result of the server's tools that comes while a block is open waits until the block ends.
+A call whose arguments are no object is a text, because a client cannot run it, and its `input` would have to be invented.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Self
 
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer, end_of
+from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer, begins_object, end_of
 from interlock.events import items, stream
 from interlock.events import messages as api
-from interlock.events.json import as_json, as_text, dumps, elements, is_object, members, parse
+from interlock.events.json import EMPTY, as_json, as_text, dumps, elements, is_object, members, parse
 from interlock.events.parts import OutputRefusal
 from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
@@ -39,6 +41,8 @@ class MessagesEffect(StrEnum):
     """Send the signature of the reasoning."""
     CALL_START = "call_start"
     """Begin a block with a call of a client's tool."""
+    NAME = "name"
+    """Send the name of a call as text."""
     INPUT = "input"
     """Send more of the call's JSON."""
     STOP = "stop"
@@ -75,6 +79,7 @@ MESSAGES: Final[Table[EventTrigger, MessagesEffect]] = Table(
         Edge("between",  _T.THINK,  "thinking", [_E.THINKING_START, _E.THINKING]),
         Edge("between",  _T.SEAL,   "between",  [_E.THINKING_START, _E.SIGNATURE, _E.STOP]),
         Edge("between",  _T.CALL,   "call",     [_E.CALL_START]),
+        Edge("between",  _T.QUOTE,  "text",     [_E.TEXT_START, _E.NAME]),
         Edge("between",  _T.USE,    "between",  [_E.USE]),
         Edge("between",  _T.RESULT, "between",  [_E.RESULT]),
         Edge("between",  _T.END,    "ended",    [_E.MESSAGE_STOP]),
@@ -83,6 +88,7 @@ MESSAGES: Final[Table[EventTrigger, MessagesEffect]] = Table(
         Edge("text",     _T.TEXT,   "text",     [_E.TEXT]),
         Edge("text",     _T.REFUSE, "text",     [_E.TEXT]),
         Edge("text",     _T.ANNOTATE, "text"),
+        Edge("text",     _T.ARGUE,  "text",     [_E.TEXT]),
         Edge("text",     _T.CLOSE,  "between",  [_E.STOP, _E.RELEASE]),
 
         Edge("thinking", _T.THINK,  "thinking", [_E.THINKING]),
@@ -117,9 +123,9 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         return other
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The state, and how many blocks wait until the open one ends."""
-        return self._machine.state.name, len(self._waiting)
+    def place(self) -> tuple[str, int, bool]:
+        """The state, how many blocks wait until the open one ends, and whether a call has begun."""
+        return self._machine.state.name, len(self._waiting), self._begun is not None
 
     def frame(self, event: api.MessagesEvent) -> bytes:
         """Return an event as a frame whose name is its type (rule M12)."""
@@ -144,6 +150,8 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
                 return [self._delta(api.SignatureBlockDelta(argument))]
             case _E.CALL_START, items.FunctionCall() | items.CustomToolCall():
                 return [self._start(api.ToolUseBlock(id=argument.call_id, name=argument.name))]
+            case _E.NAME, items.FunctionCall():
+                return [self._delta(api.TextBlockDelta(f"{argument.name}: "))]
             case _E.INPUT, str():
                 return [self._delta(api.InputBlockDelta(argument))]
             case _E.STOP, _:
@@ -242,8 +250,8 @@ def _stop_reason(response: Response, *, stopped: bool) -> api.StopReason:
     end = end_of(response)
     if end is not None and end.stop_reason:
         return end.stop_reason
-    calls = any(isinstance(item, items.ClientCall) for item in response.output)
-    if calls and response.status == "completed":
+    calls = [item for item in response.output if isinstance(item, items.ClientCall) and _is_block(item)]
+    if calls and response.status == "completed" and all(map(_can_run, calls)):
         return "tool_use"
     if stopped and response.status != "cancelled":
         return "stop_sequence"
@@ -251,6 +259,16 @@ def _stop_reason(response: Response, *, stopped: bool) -> api.StopReason:
         return "max_tokens"  # an incomplete call must not run
     parts = [part for item in response.output if isinstance(item, items.Message) for part in item.content]
     return "refusal" if any(isinstance(part, OutputRefusal) for part in parts) else "end_turn"
+
+
+def _is_block(call: items.ClientCall) -> bool:
+    """Return whether a call is shown as one, and not as a text."""
+    return not isinstance(call, items.FunctionCall) or begins_object(call.arguments)
+
+
+def _can_run(call: items.ClientCall) -> bool:
+    """Return whether the arguments of a complete call are an object."""
+    return not isinstance(call, items.FunctionCall) or is_object(parse(call.arguments))
 
 
 def _usage(usage: ResponseUsage | UnsetType | None) -> api.MessagesUsage:
@@ -300,6 +318,24 @@ def _whole(block: api.Block, text: str) -> api.Block:
         case api.ThinkingBlock():
             return replace(block, thinking=text)
         case api.ToolUseBlock() | api.ServerToolUseBlock() | api.McpToolUseBlock():
-            return replace(block, input=dict(members(parse(text))))
+            return replace(block, input=_object(text))
         case _:
             return block
+
+
+_TOKEN: Final = re.compile(r'\s*(?:([{\[])|([}\]])|"(?:[^"\\]|\\.)*"|[,:]|[-+.\w]+)')
+_CLOSING: Final = {"{": "}", "[": "]"}
+_LAST: Final = 4
+"""The most tokens at the end of cut JSON that belong to an incomplete member: a comma, a name, a colon and half a value."""
+
+
+def _object(text: str) -> Mapping[str, object]:
+    """Return the input that a call's JSON stands for; of JSON that is cut, its complete members, as clients read the stream."""
+    value, opened, ends = parse(text), "", list[tuple[int, str]]()
+    token = None if is_object(value) else _TOKEN.match(text)
+    while token is not None:
+        opened = opened[:-1] if token[2] else opened + _CLOSING.get(token[1], "")
+        ends.append((token.end(), opened))
+        token = _TOKEN.match(text, token.end())
+    closed = (parse(text[:end] + rest[::-1]) for end, rest in reversed(ends[-_LAST:]))
+    return dict(members(value) or next(filter(is_object, closed), EMPTY))

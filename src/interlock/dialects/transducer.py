@@ -49,6 +49,11 @@ MARK: Final = "\x00"
 """Stands for the text in a frame; in JSON it is an escape, which no field around it has."""
 
 
+def begins_object(arguments: str) -> bool:
+    """Return whether the beginning of a call's arguments is that of a JSON object; nothing at all is."""
+    return arguments.lstrip()[:1] in ("{", "")
+
+
 class EventTrigger(StrEnum):
     """What an event says to a transducer."""
 
@@ -65,7 +70,9 @@ class EventTrigger(StrEnum):
     SEAL = "seal"
     """The reasoning ends."""
     CALL = "call"
-    """A call of a client's tool begins."""
+    """A call of a client's tool begins, whose arguments begin as an object does."""
+    QUOTE = "quote"
+    """A call of a client's tool begins, whose arguments are no object."""
     ARGUE = "argue"
     """More of the call's arguments."""
     CLOSE = "close"
@@ -117,6 +124,8 @@ class Transducer(ABC, Generic[E, D]):
         self._machine = Machine.at_start(self.table)
         self._calls: dict[str, ServerCall] = {}
         """The calls of the server's tools that `USE` has not shown yet, by the id of the item."""
+        self._begun: items.FunctionCall | None = None
+        """The call of a function whose first arguments will show whether they are an object."""
         self.stop_sequence: str | None = None
         """The stop string that ended the output, which no event shows; set it before the response ends."""
         self._sections: Sequence[bytes] = ()
@@ -155,9 +164,9 @@ class Transducer(ABC, Generic[E, D]):
         return other
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The state, and how much waits for another one: what the further stream depends on."""
-        return self._machine.state.name, 0
+    def place(self) -> tuple[str, int, bool]:
+        """The state, how much waits for another one, and whether a call has begun: what the further stream depends on."""
+        return self._machine.state.name, 0, self._begun is not None
 
     def feed(self, event: stream.StreamEvent) -> list[D]:
         """Return the events that one event becomes."""
@@ -186,6 +195,9 @@ class Transducer(ABC, Generic[E, D]):
             case stream.ReasoningDelta() | stream.SummaryDelta() if self._thinks:
                 yield _T.THINK, event.delta
             case stream.ArgumentsDelta():
+                if self._begun is not None:
+                    yield _T.CALL if begins_object(event.delta) else _T.QUOTE, self._begun
+                    self._begun = None
                 yield _T.ARGUE, event.delta
             case stream.PartAdded(part=ReasoningText()) if self._thinks and event.content_index:
                 yield _T.THINK, "\n\n"
@@ -193,8 +205,8 @@ class Transducer(ABC, Generic[E, D]):
                 yield _T.THINK, "\n\n"
             case stream.PartDone() if not isinstance(event.part, ReasoningText):
                 yield _T.CLOSE, None
-            case stream.ItemAdded(item=items.FunctionCall()):
-                yield _T.CALL, event.item
+            case stream.ItemAdded(item=items.FunctionCall() as call):
+                self._begun = call
             case stream.ItemAdded(item=items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall() as call):
                 self._calls[str(call.id)] = call
             case stream.McpArgumentsDone():
@@ -217,6 +229,9 @@ class Transducer(ABC, Generic[E, D]):
             case items.Reasoning():
                 yield _T.SEAL, item.encrypted_content or ""
             case items.FunctionCall():
+                if self._begun is not None:
+                    yield _T.CALL, item
+                    self._begun = None
                 yield _T.CLOSE, None
             case items.CustomToolCall():
                 yield _T.CALL, item

@@ -133,8 +133,9 @@ R17 | totality | content
   what R18 and R20 leave out.
 
 R18 | empties | content
-| A call without arguments is an item, and so is reasoning whose content is encrypted or withheld. A message or reasoning of
-  only white space is not an item: leading white space waits until other text follows.
+| A call without arguments is an item, whose arguments are `{}` if the model wrote none, a blank or `null`. Reasoning whose
+  content is encrypted or withheld is an item. A message or reasoning of only white space is none: leading white space waits
+  until other text follows.
 | No client breaks; the rule is for the streams that Interlock writes.
 
 R19 | one truth | content

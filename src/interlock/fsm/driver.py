@@ -43,6 +43,10 @@ _REASONING: Final = deltas.Open("reasoning")
 _DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": _REASONING}
 """The item to open if the active item does not accept a text, by the trigger of the text."""
 
+_ARGUMENTS: Final = ("arguments",)
+"""The path of a text that is the JSON of a call's arguments."""
+_NO_ARGUMENTS: Final = "{}"
+
 _CUT: Final = "The response ended before the call did."
 _ENGINE_FAILED: Final = "The engine failed while it generated the response."
 
@@ -367,6 +371,8 @@ class ResponseDriver(Generic[T]):
             self._count_repeated()
             self._write_delta = None  # so that the next text fires an edge, which sends these log probabilities
             return
+        if item.body.text_path == _ARGUMENTS and not item.sent_text.tell() and "null".startswith(item.unsent.strip()):
+            return  # perhaps they are blank or null, which is known when the call ends
         rows = item.state.rows
         if "pad" in rows and text.isspace():
             trigger = "pad"
@@ -384,6 +390,9 @@ class ResponseDriver(Generic[T]):
                 item.update(**fields_of(ITEMS[item.kind], "known_at_done", fields))
             if "reveal" in item.state.rows and item.has_encrypted_content:
                 self._fire_item(item, "reveal")
+            if item.body.text_path == _ARGUMENTS and not item.sent_text.tell():
+                item.unsent = _NO_ARGUMENTS if item.unsent.strip() in ("", "null") else item.unsent
+                self._fire_item(item, "append")
             self._fire_item(item, "close")
 
     def _end_part(self) -> None:
@@ -430,7 +439,10 @@ class ResponseDriver(Generic[T]):
         if item is not None and trigger in item.state.paths:
             *before, last = item.state.paths[trigger]
             for step in before:
-                self._fire_item(item, step)
+                if step == "close":
+                    self._close_active()  # only the active item has an edge for it
+                else:
+                    self._fire_item(item, step)
             self._fire_item(item, last, args)
 
     def _end_turn(self, reason: deltas.FinishReason, usage: deltas.Usage | None) -> None:

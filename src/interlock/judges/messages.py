@@ -21,7 +21,7 @@ M1|opening|order|`message_start` comes first and once, empty, with id, model and
 M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
 M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
 M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
-M5|calls|content|A call has an id, a name and an input; the JSON of its deltas is an object.|The tool runs with wrong arguments.
+M5|calls|content|A call has an id, a name and an input; the JSON of its deltas is an object, unless it is cut.|The tool runs with wrong arguments.
 M6|results|content|Results and redacted thinking are whole at their start.|
 M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
 M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.
@@ -122,15 +122,7 @@ def check_messages(events: Sequence[Mapping[str, object]]) -> list[Finding]:
     for block in blocks:
         findings += _fields(block)
         findings += _deltas(block)
-    return [*findings, *_stop(indexed, blocks)]
-
-
-def check_inputs(events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
-    """Validate what the model wrote as the inputs of calls (M5), which no table of a server can promise."""
-    blocks = [*_blocks([*enumerate(events)], [])]
-    reasons = [members(event.get("delta")).get("stop_reason") for event in events if event.get("type") == "message_delta"]
-    for block in blocks:
-        yield from _input(block, may_be_cut=block is blocks[-1] and reasons[-1:] != ["tool_use"])
+    return [*findings, *_inputs(blocks, events), *_stop(indexed, blocks)]
 
 
 def _ends(events: Indexed) -> Iterator[Finding]:
@@ -251,6 +243,14 @@ def _stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Finding]:
         yield Finding("M8", "the client has a call to run, and the reason is end_turn", event=index)
 
 
+def _inputs(blocks: Sequence[_BlockEvents], events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+    """M5: the inputs of calls, which may be cut if no call is to run; at the end of a turn, only the last one may be."""
+    reasons = [members(event.get("delta")).get("stop_reason") for event in events if event.get("type") == "message_delta"]
+    for block in blocks:
+        is_last = block is blocks[-1]
+        yield from _input(block, may_be_cut="tool_use" not in reasons[-1:] and (is_last or "end_turn" not in reasons[-1:]))
+
+
 def _input(block: _BlockEvents, *, may_be_cut: bool) -> Iterator[Finding]:
     """M5: the JSON of a call that ended is an object, unless the end of the message cut it off."""
     text = block.input.strip()
@@ -270,6 +270,7 @@ _EMITTED: Final[Mapping[str, Sequence[str]]] = {
     _E.MESSAGE_START: ["message_start"],
     _E.TEXT_START: ["start text"],
     _E.TEXT: ["text_delta"],
+    _E.NAME: ["text_delta"],
     _E.THINKING_START: ["start thinking"],
     _E.THINKING: ["thinking_delta"],
     _E.SIGNATURE: ["signature_delta"],
@@ -337,7 +338,6 @@ class MessagesJudge(DialectJudge):
 
     def _check(self) -> Iterator[Finding]:
         yield from check_messages(self._bodies)
-        yield from check_inputs(self._bodies)
         if self._marked_at is not None:
             yield Finding("M9", "the stream has the end marker [DONE]", "marker", self._marked_at)
         for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):

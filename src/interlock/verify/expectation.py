@@ -19,7 +19,7 @@ from interlock.fsm import deltas
 from interlock.verify.inputs import MARK
 from interlock.verify.oracle import grammar
 from interlock.verify.oracle.grammar import spell
-from interlock.verify.oracle.orders import SERVER_MADE, WHOLE
+from interlock.verify.oracle.orders import SERVER_MADE, TEXT_FIELDS, WHOLE
 from interlock.verify.oracle.stream_view import JsonObject
 
 _RUNNING: Final = {kind: f"response.{spell(letters[0])}" for kind, letters in grammar.RUNNING.items()}
@@ -36,6 +36,8 @@ _TEXT: Final = {
     "reasoning": "response.reasoning_text.delta",
 }
 """The event that carries text, by kind of item."""
+_WITH_ARGUMENTS: Final = frozenset(kind for kind, name in TEXT_FIELDS.items() if name == "arguments")
+"""The kinds whose text is the arguments of a call; blank or null ones become `{}` (rule R18)."""
 _REFUSAL: Final = {"message": "response.refusal.delta"}
 _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
@@ -128,7 +130,7 @@ def _outcome(response: JsonObject) -> tuple[str, str | None, int]:
     return response["status"], error.get("code") or details.get("reason"), usage["total_tokens"]
 
 
-_WrittenStance: TypeAlias = tuple[str, tuple[bool, bool], str | None, bool, bool, bool, bool]
+_WrittenStance: TypeAlias = tuple[str, tuple[bool, bool, bool], str | None, bool, str, bool, bool]
 Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ...]]
 """The state of an expectation without ids and texts."""
 
@@ -144,8 +146,8 @@ class _ExpectedItem:
     """The name of the event that carries the text of the open part."""
     measured: bool = False
     """Whether all text of the open part has log probabilities (rule R15)."""
-    pending_space: str = ""
-    """White space that waits for visible text (rule R18)."""
+    pending: str = ""
+    """Text that waits for other text: white space, or `null` where arguments begin (rule R18)."""
     pending_measured: bool = False
     """Whether all pending text has log probabilities, which may come before their text."""
     text: str = ""
@@ -156,12 +158,14 @@ class _ExpectedItem:
     """Whether the item has encrypted content and no text so far."""
     ends_at_once: bool = False
     """Whether the item ends as soon as it is added."""
+    has_arguments: bool = False
+    """Whether a delta has had arguments."""
 
     @property
     def stance(self) -> _WrittenStance:
         marked = MARK in self.text[self.cited :]
-        presence = self.id is not None, self.sealed_only
-        return self.kind, presence, self.part, self.measured, bool(self.pending_space), self.pending_measured, marked
+        presence = self.id is not None, self.sealed_only, self.has_arguments
+        return self.kind, presence, self.part, self.measured, self.pending.strip() or self.pending[:1], self.pending_measured, marked
 
     def place(self, mark: str) -> JsonObject | None:
         """Return the position of the next match of `mark` and move past it, or return None if there is no match."""
@@ -365,12 +369,12 @@ class Expectation:
         active = self._active
         assert active is not None  # noqa: S101 - for the type checkers: one was opened
         name = names[active.kind]
-        active.pending_measured = measured and active.kind == "message" and (active.pending_measured or not active.pending_space)
+        active.pending_measured = measured and active.kind == "message" and (active.pending_measured or not active.pending)
         if not text:
             return
-        active.pending_space += text
+        active.pending += text
         if active.kind in {"message", "reasoning"}:
-            if (active.id is None or active.sealed_only) and not active.pending_space.strip():
+            if (active.id is None or active.sealed_only) and not active.pending.strip():
                 return
             active.sealed_only = False
             if active.id is None:
@@ -378,11 +382,15 @@ class Expectation:
             if active.part != name or active.measured is not active.pending_measured:
                 self._end_part()
             active.part, active.measured = name, active.pending_measured
-            active.text += active.pending_space
+            active.text += active.pending
         elif active.kind == "shell_call":
             active.part = name
-        self._due.texts.append((name, active.pending_space))
-        active.pending_space, active.pending_measured = "", False
+        elif active.kind in _WITH_ARGUMENTS and not active.has_arguments:
+            if active.pending.strip() in {"", "null"}:
+                return
+            active.has_arguments = True
+        self._due.texts.append((name, active.pending))
+        active.pending, active.pending_measured = "", False
 
     def _end_part(self) -> None:
         if self._active is not None and self._active.part is not None:
@@ -394,6 +402,8 @@ class Expectation:
         """Close the active item: a hosted call waits for its tool, any other item is completed."""
         self._end_part()
         active, self._active = self._active, None
+        if active is not None and active.kind in _WITH_ARGUMENTS and not active.has_arguments:
+            self._due.texts.append((_TEXT[active.kind], "{}"))
         if sealed and active is not None and active.kind == "reasoning" and active.id is None:
             self._due.added.append("reasoning")
             active.ends_at_once, self._active = True, active

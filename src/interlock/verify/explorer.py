@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 
 from interlock.dialects.transducer import AnyTransducer
 from interlock.events.items import ITEMS, ItemKind
+from interlock.events.json import is_object, parse
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
@@ -29,7 +30,7 @@ from interlock.fsm.subjects import AnyItem
 from interlock.judges import DIALECT_JUDGES
 from interlock.verify import oracle
 from interlock.verify.expectation import Expectation, Stance, decode
-from interlock.verify.inputs import MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
+from interlock.verify.inputs import ARGUMENTS, MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
 from interlock.verify.oracle.stream_view import JsonObject
 
 Fired: TypeAlias = tuple[str, str, str]
@@ -42,8 +43,10 @@ class OpenItem:
 
     kind: str
     state: str
-    pending_space: bool
-    """Whether white space waits for other text before it is sent."""
+    pending: str
+    """What waits for other text before it is sent: white space, or `null` where the arguments of a call begin."""
+    arguments: str
+    """What the arguments of a call of the client are so far, if the exploration tells them apart (`_arguments`)."""
     measured: bool
     """Whether the text of the open part has log probabilities."""
     pending_logprobs: bool
@@ -65,6 +68,8 @@ class ProofState:
     streaming: bool
     """Whether the driver writes the next text by filling it into the last delta event, without firing an edge."""
     has_ended_item: bool
+    ended_calls: frozenset[str]
+    """What the arguments of the client's calls that have ended are."""
     stance: Stance
     """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
     places: tuple[tuple[str, int], ...]
@@ -99,9 +104,9 @@ class PairWriter:
 class WatchedDriver(ResponseDriver[Written]):
     """The real driver, which also records fired edges in `fired` and exposes its abstract state."""
 
-    def __init__(self, lifecycles: Lifecycles, fired: set[Fired]) -> None:
+    def __init__(self, lifecycles: Lifecycles, fired: set[Fired], *, tells_arguments: bool) -> None:
         super().__init__(SETTINGS, writer=PairWriter(), ids=SequentialIds(), clock=lambda: 0, lifecycles=lifecycles)
-        self._fired = fired
+        self._fired, self._tells_arguments = fired, tells_arguments
 
     def _fire(self, subject: AnySubject, trigger: str, args: Fields = NO_FIELDS) -> StreamEvent | None:
         self._fired.add((subject.state.table, subject.state.name, trigger))
@@ -110,12 +115,15 @@ class WatchedDriver(ResponseDriver[Written]):
     def state(self, expectation: Expectation, transducers: Sequence[AnyTransducer]) -> ProofState:
         """Return the abstract state; the expectation and the transducers must have seen the same deltas."""
         waiting = [_abstract(item) for item in self._open.values() if item is not self._active]
+        active, ended = self._active, [item for item in self._response.output if item.id not in self._open]
+        tells = self._tells_arguments
         return ProofState(
             self._response.state.name,
-            None if self._active is None else _abstract(self._active),
+            None if active is None else _abstract(active, _arguments(active) if tells else ""),
             tuple(sorted(waiting)),
             self._write_delta is not None,
-            any(item.id not in self._open for item in self._response.output),
+            bool(ended),
+            frozenset(filter(None, map(_arguments, ended))) if tells else frozenset(),
             expectation.stance,
             tuple(transducer.place for transducer in transducers),
         )
@@ -125,18 +133,29 @@ class WatchedDriver(ResponseDriver[Written]):
         yield from PLAIN
         yield from MEASURED
         yield from anywhere
+        if self._tells_arguments and self._active is not None and self._active.body.text_path == ("arguments",):
+            yield from ARGUMENTS
         for item in self._open.values():
             yield from describe(item.id, item.kind)
         closed = [item for item in self._response.output if item.id not in self._open]
         yield from describe(closed[-1].id, closed[-1].kind) if closed else describe(*UNKNOWN_CALL)
 
 
-def _abstract(item: AnyItem) -> OpenItem:
+def _abstract(item: AnyItem, arguments: str = "") -> OpenItem:
     has_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
     measured = has_logprobs and stream_of(item.state) is not None and bool(item.part.logprobs)
     pending_logprobs = has_logprobs and bool(item.unsent_logprobs)
     marked = "annotate" in item.state.rows and item.find(MARK) is not None
-    return OpenItem(item.kind, item.state.name, bool(item.unsent), measured, pending_logprobs, marked)
+    pending = item.unsent.strip() or item.unsent[:1]
+    return OpenItem(item.kind, item.state.name, pending, arguments, measured, pending_logprobs, marked)
+
+
+def _arguments(item: AnyItem) -> str:
+    """Return what the arguments of a call of the client are so far: an object, what may become one, no object, or nothing."""
+    text = item.text if item.kind == "function_call" else ""
+    if not text or text == '{"a"':
+        return text
+    return "object" if is_object(parse(text)) else "block" if text.startswith("{") else "other"
 
 
 def _bodies(frames: bytes) -> list[JsonObject]:
@@ -186,6 +205,8 @@ class Explorer:
     """The kinds of items to open."""
     open_items: int
     """The maximum number of open items in an explored state."""
+    tells_arguments: bool = False
+    """Whether to feed arguments of every JSON kind to calls, and to tell states apart by the arguments of their calls."""
     states: set[ProofState] = field(factory=set[ProofState], init=False)
     inputs: int = field(default=0, init=False)
     transitions: int = field(default=0, init=False)
@@ -213,6 +234,17 @@ class Explorer:
                 if after.state not in self.states and self._is_explored(after.state, distinct):
                     self.states.add(after.state)
                     frontier.append(after)
+
+    def merge(self, other: Explorer) -> None:
+        """Add the results of another exploration."""
+        self.states |= other.states
+        self.inputs = max(self.inputs, other.inputs)
+        self.transitions += other.transitions
+        self.fired |= other.fired
+        self.paths += other.paths
+        self.events += other.events
+        self.streams |= other.streams
+        self.counterexample = self.counterexample or other.counterexample
 
     def _is_explored(self, state: ProofState, distinct: Collection[str]) -> bool:
         open_items = len(state.kinds)
@@ -251,7 +283,7 @@ class Explorer:
             driver, here = self._replay(node), node
 
     def _driver(self) -> WatchedDriver:
-        return WatchedDriver(self.lifecycles, self.fired)
+        return WatchedDriver(self.lifecycles, self.fired, tells_arguments=self.tells_arguments)
 
     def _start(self) -> ProofNode:
         expectation, transducers = Expectation(), tuple(judge.make_transducer() for judge in DIALECT_JUDGES.values())

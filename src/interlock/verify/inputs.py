@@ -68,6 +68,10 @@ MEASURED: Final[Sequence[deltas.Delta]] = tuple(_add_logprobs(text) for text in 
 """Text with log probabilities."""
 
 
+ARGUMENTS: Final[Sequence[deltas.Delta]] = ("{}", '{"a"', ":1}", "null", "[1]", "5", '"a"', "true")
+"""The arguments of calls: JSON of every kind, whole and in two parts. What is joined from several is no JSON, or broken."""
+
+
 def common_inputs(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
     """Return the deltas that name no item and carry no output text; `kinds` are the kinds of items to open."""
     sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []

@@ -26,6 +26,8 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 
 S = TypeVar("S")
 
+WITH_ARGUMENTS: Final[tuple[ItemKind, ...]] = ("function_call", "mcp_call")
+"""The kinds of items with arguments."""
 OPEN_ITEMS: Final = 2
 """The maximum number of open items in an explored state; docs/proof.md shows that two suffice."""
 
@@ -85,6 +87,9 @@ def prove(
         raise DeclarationError("\n".join(missing))
     explorer = Explorer(lifecycles, kinds, open_items)
     explorer.run(progress)
+    callers = [kind for kind in WITH_ARGUMENTS if kind in kinds]
+    if callers and explorer.counterexample is None:
+        explorer.merge(_explore_arguments(lifecycles, callers))
     faults = () if explorer.counterexample else tuple(faults_of(lifecycles, explorer.paths))
     coverage = {"response": _coverage(lifecycles.response, explorer.fired)}
     coverage.update((kind, _coverage(lifecycles.items[kind], explorer.fired)) for kind in kinds)
@@ -98,6 +103,13 @@ def prove(
         explorer.counterexample,
         faults,
     )
+
+
+def _explore_arguments(lifecycles: Lifecycles, kinds: Collection[ItemKind]) -> Explorer:
+    """Explore one item at a time, with arguments of every JSON kind, and tell states apart by the arguments of all calls."""
+    explorer = Explorer(lifecycles, kinds, 1, tells_arguments=True)
+    explorer.run(lambda _explored, _discovered: None)
+    return explorer
 
 
 def _missing_rows(lifecycle: Lifecycle[S]) -> Iterator[str]:

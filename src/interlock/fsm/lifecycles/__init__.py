@@ -32,7 +32,7 @@ could still fail there, so a stream can end legally at any moment.
 
 **What a table cannot say** is said here, and done by the driver, nowhere else. One rule holds between items: at most one is
 being written. It is the *active item*, whose state has an edge for `close`; the others wait for their tools. An item that opens
-closes the active one first. And in five places the driver chooses the trigger, because the choice depends on contents, which no
+closes the active one first. And in six places the driver chooses the trigger, because the choice depends on contents, which no
 state has:
 
 1. White space fires `pad` instead of `append` in a state that has `pad` (rule R18).
@@ -42,6 +42,8 @@ state has:
    (rule R12).
 5. A delta that its item cannot take first fires what makes it legal: text for which the active item has no edge opens a message or
    a reasoning item, and a result of a tool that has not started starts it (`State.paths`).
+6. The arguments of a call that are blank or `null` are `{}`, because clients and tools need an object: such a text waits, and
+   before `close` a call without any other text fires `append` for `{}` (rule R18).
 
 Otherwise there are no conditions: no guard on an edge, no flag beside a state. A delta for which no path exists changes nothing.
 """
