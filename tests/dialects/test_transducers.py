@@ -261,7 +261,8 @@ def test_the_whole_answer_has_the_complete_members_of_a_cut_input(arguments, sho
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sent"), [("", "{}"), (" ", "{}"), ("null", "{}"), (" null\n", "{}"), (" n", " n"), (" nul1", " nul1"), (" {}", " {}")]
+    ("arguments", "sent"),
+    [("", "{}"), (" ", "{}"), ("null", "{}"), (" null\n", "{}"), (" n", " n"), (" nul1", " nul1"), (" {}", " {}")],
 )
 def test_arguments_that_are_blank_or_null_are_an_empty_object(arguments, sent):
     for opening in (CALL[0], MCP[0]):

@@ -402,7 +402,7 @@ def test_text_that_an_item_cannot_take_ends_it_and_is_an_answer():
 
 def test_a_call_without_arguments_is_a_whole_item():
     assert Stream(FUNCTION).output() == [
-        {"id": "fc_1", "type": "function_call", "status": "completed", "name": "look_up", "call_id": "call_1", "arguments": ""}
+        {"id": "fc_1", "type": "function_call", "status": "completed", "name": "look_up", "call_id": "call_1", "arguments": "{}"}
     ]
 
 

@@ -165,7 +165,15 @@ class _ExpectedItem:
     def stance(self) -> _WrittenStance:
         marked = MARK in self.text[self.cited :]
         presence = self.id is not None, self.sealed_only, self.has_arguments
-        return self.kind, presence, self.part, self.measured, self.pending.strip() or self.pending[:1], self.pending_measured, marked
+        return (
+            self.kind,
+            presence,
+            self.part,
+            self.measured,
+            self.pending.strip() or self.pending[:1],
+            self.pending_measured,
+            marked,
+        )
 
     def place(self, mark: str) -> JsonObject | None:
         """Return the position of the next match of `mark` and move past it, or return None if there is no match."""
@@ -360,7 +368,9 @@ class Expectation:
             case _:
                 pass
 
-    def _write(self, names: Mapping[str, str], kind: str, text: str, *, measured: bool = False) -> None:
+    def _write(  # noqa: C901 - one case for each kind, in one place
+        self, names: Mapping[str, str], kind: str, text: str, *, measured: bool = False
+    ) -> None:
         """Expect a chunk of text; an empty one does nothing unless it has log probabilities."""
         if not text and not measured:
             return
@@ -385,10 +395,10 @@ class Expectation:
             active.text += active.pending
         elif active.kind == "shell_call":
             active.part = name
-        elif active.kind in _WITH_ARGUMENTS and not active.has_arguments:
-            if active.pending.strip() in {"", "null"}:
+        elif active.kind in _WITH_ARGUMENTS:
+            active.has_arguments = active.has_arguments or active.pending.strip() not in {"", "null"}
+            if not active.has_arguments:
                 return
-            active.has_arguments = True
         self._due.texts.append((name, active.pending))
         active.pending, active.pending_measured = "", False
 

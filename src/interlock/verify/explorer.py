@@ -72,8 +72,8 @@ class ProofState:
     """What the arguments of the client's calls that have ended are."""
     stance: Stance
     """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
-    places: tuple[tuple[str, int], ...]
-    """The states of the transducers, each with the number of events that wait in it."""
+    places: tuple[tuple[str, int, bool], ...]
+    """The states of the transducers, each with the number of events that wait in it, and whether a call has begun."""
 
     @property
     def kinds(self) -> list[str]:
