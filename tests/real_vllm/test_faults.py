@@ -6,7 +6,7 @@ from playing import body, get, judged, stream, without_chance
 from servers import HEADERS
 from turns import ANSWER, Turn
 
-from interlock.serving.responses.run import INTERNAL_ERROR
+from interlock.serving.responses.run import GENERATION_ERROR
 
 WORDS = "One two three four five six seven eight nine ten."
 TEXT = " ".join([WORDS] * 40)  # more than a busy machine delivers at once
@@ -41,7 +41,7 @@ def end(response):
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        ("raises", INTERNAL_ERROR),
+        ("raises", GENERATION_ERROR),
         ("cannot generate", "The engine cannot generate this."),
         ("is dead", "EngineCore encountered an issue. See stack trace (above) for the root cause."),
         ("error", "The engine failed while it generated the response."),
@@ -82,7 +82,7 @@ def test_a_parser_error_fails_the_response(server):
     turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
     request = body("qwen3", turn)
     response = stream_response(server, request)
-    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": INTERNAL_ERROR})
+    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": GENERATION_ERROR})
     assert response["output"][0]["content"][0]["text"].startswith(WORDS)
 
 
@@ -92,5 +92,5 @@ def test_a_fault_of_a_background_response_ends_all_its_streams(server):
     url = f"{server.url}/v1/responses/{background['id']}"
     readings = [judged(get(url, params={"stream": "true"}).content) for _ in range(2)]
     assert readings[0] == readings[1]
-    assert readings[0][-1]["response"]["error"]["message"] == INTERNAL_ERROR
+    assert readings[0][-1]["response"]["error"]["message"] == GENERATION_ERROR
     assert get(url).json() == readings[0][-1]["response"]

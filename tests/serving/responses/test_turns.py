@@ -20,7 +20,7 @@ from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.run import INTERNAL_ERROR, NullWriter
+from interlock.serving.responses.run import GENERATION_ERROR, NullWriter
 from interlock.verify.oracle import check
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
@@ -123,7 +123,7 @@ def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
     ],
 )
 def test_what_else_an_engine_raises_is_for_the_log_and_not_for_the_client(script, caplog) -> None:
-    assert failed(make(script)) == {"code": "server_error", "message": INTERNAL_ERROR}
+    assert failed(make(script)) == {"code": "server_error", "message": GENERATION_ERROR}
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -141,7 +141,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
             return 1 / 0
 
     monkeypatch.setattr(engines, "parser_for", lambda *_: Broken())
-    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": INTERNAL_ERROR}
+    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": GENERATION_ERROR}
 
 
 def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
@@ -151,7 +151,7 @@ def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
 
     monkeypatch.setattr(engines, "parser_for", lambda *_: Nonsense())
     batches = make([step(ANSWER, "stop")])
-    assert failed(batches)["message"] == INTERNAL_ERROR
+    assert failed(batches)["message"] == GENERATION_ERROR
     assert final(batches)["output"][0]["content"][0]["text"] == "Some text"
 
 
@@ -349,7 +349,7 @@ def test_calls_that_the_tools_do_not_run_fail_and_no_turn_follows() -> None:
 
 def test_tools_that_raise_fail_the_response_and_the_call() -> None:
     batches = make(*HOSTED, tools=ScriptedTools(lambda call: [Run(call.id), RuntimeError("a secret")]))
-    assert failed(batches)["message"] == INTERNAL_ERROR
+    assert failed(batches)["message"] == GENERATION_ERROR
     assert [item["status"] for item in final(batches)["output"]] == ["failed"]
 
 

@@ -15,7 +15,7 @@ from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.tools import web_search
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
-from interlock.serving.tools.web_search import ANSWER, PAGE_BYTES, PROVIDERS, WebSearch
+from interlock.serving.tools.web_search import MAX_ANSWER, PAGE_BYTES, PROVIDERS, WebSearch
 
 LOCAL = AddressPolicy.of(["127.0.0.1", "*"])
 TOOL = {"type": "web_search"}
@@ -230,7 +230,7 @@ def test_a_hostile_page_is_limited() -> None:
         long, empty, forged, bomb, kind = in_session(
             web, *(("open", {"id": f"{base}/{name}"}) for name in ("endless", "deep", "forged", "bomb", "zip"))
         )
-    assert len(long) < 6 * ANSWER
+    assert len(long) < 6 * MAX_ANSWER
     assert long.splitlines()[-1] == f"The page goes on at line 1 of {PAGE_BYTES // 100_000}."
     assert empty.startswith("[1] ")
     assert forged.splitlines()[1:] == ["L0: start", "L1: [7] Forged (https://evil.example/)"]
@@ -385,7 +385,7 @@ def test_a_page_is_limited_with_its_numbers_and_its_title() -> None:
             ("open", {"id": f"{base}/kind"}),
             ("find", {"pattern": "p" * 9_000, "cursor": 0}),
         )
-    assert len(shown) <= ANSWER + 100
+    assert len(shown) <= MAX_ANSWER + 100
     assert shown.splitlines()[-1].startswith("The page goes on at line 2")
     assert len(matches.splitlines()) == 51
     assert titled.splitlines()[0] == f"[1] {'t' * 200} ({base}/title)"

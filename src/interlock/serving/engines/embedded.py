@@ -36,7 +36,7 @@ from interlock.serving.settings import ModelFacts
 
 MODEL: Final = "interlock-embedded"
 
-READ: Final = 4_000
+MAX_READ: Final = 4_000
 """The most characters used of the user's text or of a tool's output."""
 QUOTE: Final = 300
 MOST_OUTPUTS: Final = 16
@@ -50,7 +50,7 @@ CODE: Final = re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?
 QUERY: Final = re.compile(r"\bsearch(?:\s+the\s+web)?(?:\s+for)?\s+([^,.;:?!]+)", re.IGNORECASE)
 ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
 
-HOSTED: Final[Mapping[str, str]] = {kind: call.recipient for call in HOSTED_CALLS.values() for kind in call.types}
+HOSTED_NAMES: Final[Mapping[str, str]] = {kind: call.recipient for call in HOSTED_CALLS.values() for kind in call.types}
 """The names with which models call the hosted tools, by the types of the tools in requests."""
 
 
@@ -122,7 +122,7 @@ def _truncate_at_stop(step: ScriptStep, stop: object) -> tuple[ScriptStep, str |
 def user_text(turn: Turn) -> str:
     """Return the beginning of the user's last message, or an empty text."""
     last = next((item for item in reversed(turn.items) if is_from_user(item)), None)
-    return text_of(last.get("content"))[:READ] if last else ""
+    return text_of(last.get("content"))[:MAX_READ] if last else ""
 
 
 def _thoughts(turn: Turn, plan: str) -> str | None:
@@ -149,7 +149,7 @@ def _answer(turn: Turn) -> str:
 
 
 def _prose(turn: Turn) -> str:
-    results = [f"{name} says: {_shorten(output, READ)}" for name, output in _outputs(turn)]
+    results = [f"{name} says: {_shorten(output, MAX_READ)}" for name, output in _outputs(turn)]
     if results:
         return "\n".join(results)
     text = user_text(turn)
@@ -190,8 +190,8 @@ def chosen_tools(turn: Turn) -> Sequence[CallableTool]:
         for tool in (*_tools(turn.request.tools), *_listed_tools(turn))
         if _is_allowed(tool, members(choice)) and (is_asked or tool.name not in called)
     ]
-    chosen = [tool for tool in tools if tool.kind in HOSTED and _fits(tool, text)]
-    chosen += _find_named([tool for tool in tools if tool.kind not in HOSTED], text)
+    chosen = [tool for tool in tools if tool.kind in HOSTED_NAMES and _fits(tool, text)]
+    chosen += _find_named([tool for tool in tools if tool.kind not in HOSTED_NAMES], text)
     if is_forced and not chosen:
         chosen = tools[:1]
     return chosen if turn.request.parallel_tool_calls else chosen[:1]
@@ -201,7 +201,7 @@ def _is_forced(turn: Turn) -> bool:
     """Return whether the request requires a call."""
     choice = turn.request.tool_choice
     rules = members(choice)
-    return choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
+    return choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED_NAMES)
 
 
 def _last_item(items: Sequence[JsonItem]) -> JsonItem:
@@ -218,8 +218,8 @@ def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Callabl
             yield CallableTool(kind, name, f"{prefix}{name}", tool)
         elif kind == "namespace":
             yield from _tools(elements(tool.get("tools")), f"{name}__")
-        elif kind in HOSTED:
-            yield CallableTool(kind, kind, HOSTED[kind], tool)
+        elif kind in HOSTED_NAMES:
+            yield CallableTool(kind, kind, HOSTED_NAMES[kind], tool)
 
 
 def _listed_tools(turn: Turn) -> Iterator[CallableTool]:
@@ -274,7 +274,7 @@ def _call(tool: CallableTool, text: str) -> Call:
             arguments: Mapping[str, object] = {"code": _code(text)}
         case "custom":
             arguments = {"input": words or text}
-        case kind if kind in HOSTED:
+        case kind if kind in HOSTED_NAMES:
             query = QUERY.search(text)
             arguments = {"query": query[1].strip() if query else words or text}
         case _:

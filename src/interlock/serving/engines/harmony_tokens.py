@@ -24,9 +24,9 @@ from interlock.serving.requests.tool_offer import HOSTED_CALLS
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
 
-SLICE: Final = 1_024
+ENCODED_AT_ONCE: Final = 1_024
 """The most characters that are encoded at once; the slowest slices take three milliseconds."""
-SLICES: Final = re.compile(rf".{{1,{SLICE}}}(?=(?<=\S)\ \S)|.{{1,{SLICE}}}", re.DOTALL)
+SLICES: Final = re.compile(rf".{{1,{ENCODED_AT_ONCE}}}(?=(?<=\S)\ \S)|.{{1,{ENCODED_AT_ONCE}}}", re.DOTALL)
 """Matches the next slice of a text; it ends before a space between words if possible, where tokens never continue."""
 
 NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})

@@ -41,7 +41,7 @@ from interlock.serving.engines.engine import EngineOutput
 
 T = TypeVar("T")
 
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 
 _DEEPEST: Final = 200
 """The most levels of nested values; more could not be encoded again in a response."""
@@ -196,8 +196,8 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
     line = next(rest, _RecordedLine(1, {}))
     if "interlock_recording" not in line.fields:
         raise RecordingError(line.number, "not a recording: its first line has no interlock_recording")
-    if line.fields["interlock_recording"] != VERSION:
-        raise RecordingError(line.number, f"not version {VERSION} of the format, the only known one")
+    if line.fields["interlock_recording"] != FORMAT_VERSION:
+        raise RecordingError(line.number, f"not version {FORMAT_VERSION} of the format, the only known one")
     header = line.read_as(_RecordedHeader)
     return Recording(_format(header, line.number), header.request or {}, tuple(_turns(rest)))
 
@@ -249,7 +249,7 @@ def write(recording: Recording) -> Iterator[str]:
     """Yield the lines of a recording, each with its line end."""
     tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
     parsers = {name: parser for name, parser in tagged.items() if parser is not None}
-    header = {"interlock_recording": VERSION, "format": str(recording.format), **parsers}
+    header = {"interlock_recording": FORMAT_VERSION, "format": str(recording.format), **parsers}
     yield _json({**header, "request": dict(recording.request)})
     for turn in recording.turns:
         for output in turn.outputs:

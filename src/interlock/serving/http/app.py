@@ -182,11 +182,10 @@ class Api:
     settings: Settings
     decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object
     open_sockets: ActiveRuns = field(factory=ActiveRuns, init=False)
-    socket_memory: SocketMemory = field(init=False)
     started_at: int = field(factory=now, init=False)
 
-    @socket_memory.default
-    def _bound_memory(self) -> SocketMemory:
+    @cached_property
+    def socket_memory(self) -> SocketMemory:
         return SocketMemory(self.settings.socket_limits.memory_bytes)
 
     @cached_property

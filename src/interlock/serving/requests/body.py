@@ -18,7 +18,7 @@ from interlock.events.json import is_object
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.runtime import Yielder
 
-DEPTH: Final = 100
+MAX_DEPTH: Final = 100
 """The most levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
 
 MAX_VALUES: Final = 50_000
@@ -109,13 +109,13 @@ def _object(value: object) -> dict[str, object]:
 def require_shallow(value: object) -> None:
     """Raise an `ApiError` with the status 400 for a body with too many levels."""
     level = [value]
-    for _ in range(DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         objects = [cast("dict[str, object]", outer) for outer in level if type(outer) is dict]
         arrays = [cast("list[object]", outer) for outer in level if type(outer) is list]
         level = [*chain.from_iterable(outer.values() for outer in objects), *chain.from_iterable(arrays)]
         if not level:
             return
-    raise _unreadable(f"it is nested deeper than {DEPTH} levels")
+    raise _unreadable(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
 def _unreadable(reason: str) -> ApiError:

@@ -49,9 +49,9 @@ NOT_STREAMED: Final = ApiError(
 ADOPTED_AT_ONCE: Final = 16  # the most responses with a lost owner that a server ends at the same time
 SWEEP_EVERY: Final = 120  # rounds
 
-PAGE: Final = 256  # events in one read
+EVENTS_PER_READ: Final = 256
 
-LOST: Final = Fault("server_error", "The server that made the response was lost.", usage=None)  # the owner alone counted
+SERVER_LOST: Final = Fault("server_error", "The server that made the response was lost.", usage=None)  # the owner alone counted
 EVENTS_LOST: Final = Fault("server_error", "The store has lost events of the response.", usage=None)
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
 """The first lines of the events whose names differ from OpenAI's."""
@@ -281,7 +281,7 @@ class Tail:
         """Read the log. If the store is down, wait for it, because it still has the committed events."""
         while True:
             try:
-                return await self.store.read(self.tenant, self.response_id, first, PAGE)
+                return await self.store.read(self.tenant, self.response_id, first, EVENTS_PER_READ)
             except StoreDown:
                 await asyncio.sleep(self.poll)
 
@@ -301,7 +301,7 @@ def _continues(log: Log, following: int, last: Sequence[bytes]) -> bool:
 async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
     """Take over a response whose owner is lost, and end it as failed or cancelled; return whether that succeeded."""
     lease = await store.adopt(tenant, response_id, owner)
-    if lease is None or not await end_from_log(store, lease, LOST):
+    if lease is None or not await end_from_log(store, lease, SERVER_LOST):
         return False
     logger.warning("%s: ended, because the server that made it was lost", response_id)
     metrics.count("interlock_adoptions_total")
@@ -327,7 +327,7 @@ async def _read_log(store: ResponseStore, tenant: str, response_id: str) -> tupl
     frames: list[bytes] = []
     first = 0
     while True:
-        log = await store.read(tenant, response_id, first + len(frames), PAGE)
+        log = await store.read(tenant, response_id, first + len(frames), EVENTS_PER_READ)
         if log is not None and first < log.oldest:
             first, frames = log.oldest, []
         elif log is None or not log.frames:

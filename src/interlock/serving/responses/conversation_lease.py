@@ -19,7 +19,9 @@ from interlock.serving.store import RENEW, Addition, Conflict, ResponseStore, St
 
 logger = logging.getLogger(__name__)
 
-LOST: Final = Fault("server_error", "The conversation was changed or deleted by another request while the response was made.")
+CONVERSATION_CHANGED: Final = Fault(
+    "server_error", "The conversation was changed or deleted by another request while the response was made."
+)
 
 
 @frozen(eq=False)
@@ -77,7 +79,7 @@ class ConversationLease:
             except Conflict:
                 owned = False
             if not owned:
-                interrupt(LOST)
+                interrupt(CONVERSATION_CHANGED)
                 return
 
 

@@ -53,13 +53,13 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-INTERNAL_ERROR: Final = "The server had an error while it generated the response."
+GENERATION_ERROR: Final = "The server had an error while it generated the response."
 """Replaces the message of an error that may contain private details."""
 
 MAX_TURNS: Final = 128
 """The turns after which a response ends although its last call is async, so that a model cannot call forever."""
 
-SLICE: Final = 512
+DELTAS_AT_ONCE: Final = 512
 """The most deltas that are turned into events in one go, before other streams have their turn."""
 
 
@@ -328,9 +328,9 @@ class ResponseRun(Generic[T]):
                     progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
                     if output.input_tokens or output.cached_tokens or output.output_tokens:
                         progress.usage = _update_usage(progress.usage, output)
-                    while len(rewritten) > SLICE:
-                        yield rewritten[:SLICE]
-                        rewritten = rewritten[SLICE:]
+                    while len(rewritten) > DELTAS_AT_ONCE:
+                        yield rewritten[:DELTAS_AT_ONCE]
+                        rewritten = rewritten[DELTAS_AT_ONCE:]
                         await asyncio.sleep(0)
                     if self.is_steered():
                         for step in self._until_boundary(rewritten):
@@ -456,7 +456,7 @@ class ResponseRun(Generic[T]):
         failure = engine_error(error) if isinstance(error, ApiError) else error
         if not isinstance(failure, PromptError):  # the client caused it, so do not log it
             self.control.record(error, self.driver.id, "the response failed")
-        return Fault(failure.code, str(failure)) if isinstance(failure, EngineError) else Fault("server_error", INTERNAL_ERROR)
+        return Fault(failure.code, str(failure)) if isinstance(failure, EngineError) else Fault("server_error", GENERATION_ERROR)
 
 
 async def _end_with(delta: Delta) -> RunSteps:

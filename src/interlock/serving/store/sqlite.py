@@ -36,7 +36,7 @@ VACUUMED: Final = 1000  # pages that a sweep returns to the disk in one transact
 PAUSE: Final = 0.01  # seconds between two such transactions, because SQLite has no queue of writers
 
 # Bytes of memory, as measured:
-PAGE: Final = 4096 + 272  # of a page of 4096 bytes
+PAGE_BYTES: Final = 4096 + 272  # of a page of 4096 bytes
 PER_ITEM: Final = 300  # of the rows and indexes of an item, besides its JSON
 
 USAGE: Final = """
@@ -299,7 +299,7 @@ class MemoryStore(ResponseStore):
     def stored_bytes(self) -> int:
         """The bytes of memory that count towards `max_bytes`."""
         _, _, pages, free = self._connection.rows(FIGURES)[0]
-        return int(pages - free - self._empty_pages) * PAGE
+        return int(pages - free - self._empty_pages) * PAGE_BYTES
 
     async def migrate(self) -> int:
         return VERSION
@@ -335,7 +335,7 @@ class MemoryStore(ResponseStore):
         return result
 
     def _describe(self, connection: DatabaseConnection) -> tuple[str, int]:
-        return "memory", int(connection.value("PRAGMA page_count")) * PAGE
+        return "memory", int(connection.value("PRAGMA page_count")) * PAGE_BYTES
 
     async def _free_space(self) -> None:
         self._connection.execute("PRAGMA incremental_vacuum")
@@ -360,7 +360,7 @@ class MemoryStore(ResponseStore):
 
         Return whether the remaining responses are within the limits, or only one remains.
         """
-        max_pages = self.max_bytes // PAGE + self._empty_pages
+        max_pages = self.max_bytes // PAGE_BYTES + self._empty_pages
         while True:
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
             is_full = pages - free > max_pages

@@ -46,7 +46,7 @@ MAX_CALLS: Final = 128
 """The most calls of a response whose request sets no limit, so that a model cannot call forever."""
 MAX_SERVERS: Final = 16
 
-INTERNAL_ERROR: Final = "The server had an error while it ran the tool."
+TOOL_ERROR: Final = "The server had an error while it ran the tool."
 
 FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
 """The headers that frame an HTTP message, which a request may not set."""
@@ -395,7 +395,7 @@ class ResponseTools:
             if not is_fault(error):
                 raise
             logger.exception("%s: its tools could not be listed", server.label)
-            return Fail(item_id, INTERNAL_ERROR)
+            return Fail(item_id, TOOL_ERROR)
         self._set_list(server.label, map(ListedTool.of, tools))
         return Succeed(item_id, {"tools": [tool.fields for tool in self._listed[server.label].values()]})
 
@@ -415,7 +415,7 @@ class ResponseTools:
             if not is_fault(error):
                 raise
             logger.exception("%s: its tool could not be run", call.id)
-            return self._failed(call, INTERNAL_ERROR)
+            return self._failed(call, TOOL_ERROR)
         self._results[call.id] = text
         hosted = HOSTED_CALLS.get(call.kind)
         if hosted is not None and hosted.cites:

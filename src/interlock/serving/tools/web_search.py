@@ -50,7 +50,7 @@ TITLE: Final = 200
 """The most characters of a page's title."""
 ADDRESS: Final = 2_000
 """The most characters of a URL, a query or a pattern."""
-ANSWER: Final = 20_000
+MAX_ANSWER: Final = 20_000
 """The most characters of one answer; the model can open a page at a later line."""
 MATCHES: Final = 50
 OPENED_AT_ONCE: Final = 16
@@ -339,7 +339,7 @@ class SearchSession:
         for page, text in found:
             result = f"{self._heading(self._add(page))}\nL0: {text}"
             size += len(result)
-            if size > ANSWER:
+            if size > MAX_ANSWER:
                 break
             shown.append(result)
         return "\n\n".join(shown) or f"Nothing was found for {query!r}."
@@ -381,10 +381,10 @@ class SearchSession:
         for index, line in enumerate(lines[start : None if count is None else start + count], start):
             numbered = f"L{index}: {line}"
             size += len(numbered) + 1
-            if size > ANSWER and len(shown) > 1:
+            if size > MAX_ANSWER and len(shown) > 1:
                 shown.append(f"The page goes on at line {index} of {len(lines)}.")
                 break
-            shown.append(numbered[: ANSWER - len(shown[0])])
+            shown.append(numbered[: MAX_ANSWER - len(shown[0])])
         return "\n".join(shown)
 
     async def _find(self, number: int, pattern: str) -> str:
@@ -395,7 +395,7 @@ class SearchSession:
             if wanted in line.casefold():
                 shown.append(f"L{index}: {line[:SNIPPET]}")
                 size += len(shown[-1]) + 1
-                if size > ANSWER or len(shown) > MATCHES:
+                if size > MAX_ANSWER or len(shown) > MATCHES:
                     break
             await yielder.checkpoint()
         return "\n".join(shown if len(shown) > 1 else [shown[0], f"{pattern[:TITLE]!r} is not on this page."])
@@ -414,7 +414,7 @@ def _web_address(url: str) -> str | None:
 def _plain(value: object, limit: int) -> str:
     """Return the text of a result's field, which may have tags or be a list, on one line of at most `limit` characters."""
     text = " … ".join(map(as_text, elements(value)[:MATCHES])) or as_text(value)
-    return " ".join(html.unescape(TAG.sub("", text[:ANSWER])).split())[:limit]
+    return " ".join(html.unescape(TAG.sub("", text[:MAX_ANSWER])).split())[:limit]
 
 
 def _natural(value: object) -> int | None:

@@ -28,9 +28,9 @@ from interlock.events.stream import (
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.view.trace import Line, encode_lines
 
-PAGE: Final = Path(__file__).parent / "page"
+FOLDER: Final = Path(__file__).parent / "page"
 
-VERSION: Final = 2
+TRACE_VERSION: Final = 2
 """The version of the lines; the page accepts no other."""
 
 NDJSON: Final = "application/x-ndjson"
@@ -48,7 +48,7 @@ HEADERS: Final[Mapping[str, str]] = {
 
 @cache
 def _part(name: str) -> str:
-    return (PAGE / name).read_text(encoding="utf-8")
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def head(mode: Mode, stream: Mapping[str, object] | None = None) -> Line:
@@ -57,7 +57,7 @@ def head(mode: Mode, stream: Mapping[str, object] | None = None) -> Line:
     deviations = {name: (each.what, each.why) for name, each in DEVIATIONS.items()}
     machines: object = orjson.loads(_part("machines.json"))
     return "head", {
-        "version": VERSION,
+        "version": TRACE_VERSION,
         "mode": mode,
         "stream": stream,
         "machines": machines,

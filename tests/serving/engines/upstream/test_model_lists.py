@@ -87,7 +87,7 @@ def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrid
 
 def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, monkeypatch):
     monkeypatch.setattr(model_list, "FRESH", 0)
-    monkeypatch.setattr(model_list, "POLL", 0.05)
+    monkeypatch.setattr(model_list, "LIST_SECONDS", 0.05)
     first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("two",))
     with serve_upstream(first) as url, serve_upstream(second) as other_url, serve(engine(url, other_url)) as gateway_url:
         assert ask(gateway_url, "one").status_code == 200
@@ -129,7 +129,7 @@ def test_the_fault_of_every_upstream_is_named(serve):
 
 
 def test_an_upstream_that_is_down_is_logged_once_and_once_when_it_returns(monkeypatch, caplog):
-    monkeypatch.setattr(model_list, "POLL", 0.01)
+    monkeypatch.setattr(model_list, "LIST_SECONDS", 0.01)
     with gateway(GOOD, listing=failure(500, {"error": "Out of order."})) as (url, upstream):
         assert httpx.get(f"{url}/ready").status_code == 503
         until(lambda: len(upstream.requests) > 5)

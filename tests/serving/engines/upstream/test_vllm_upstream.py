@@ -191,7 +191,7 @@ def test_every_end_of_a_stream_is_an_end_of_the_response(reply, status, code):
 
 
 def test_a_prompt_that_is_too_long_is_refused_and_not_sent(monkeypatch):
-    monkeypatch.setattr("interlock.serving.engines.upstream.vllm_upstream.CONTEXT", 10)
+    monkeypatch.setattr("interlock.serving.engines.upstream.vllm_upstream.DEFAULT_WINDOW", 10)
     with gateway(written(ANSWER), api="vllm") as (url, upstream):
         for path in ("responses", "responses/input_tokens"):
             answer = httpx.post(f"{url}/v1/{path}", json={"model": "m", "input": "Hi"})

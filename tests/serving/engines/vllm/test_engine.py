@@ -19,7 +19,7 @@ from interlock.fsm.deltas import Fail, Run, Succeed
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.vllm import plugin
 from interlock.serving.engines.vllm.vllm_engine import VllmEngine
-from interlock.serving.responses.run import INTERNAL_ERROR
+from interlock.serving.responses.run import GENERATION_ERROR
 from interlock.serving.settings import Settings, read_settings
 from interlock.serving.tools.code_interpreter import CodeInterpreter
 from interlock.verify.oracle import check
@@ -101,7 +101,7 @@ class EngineDeadError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "message"), [(RuntimeError("a secret"), INTERNAL_ERROR), (EngineDeadError("It is dead."), "It is dead.")]
+    ("error", "message"), [(RuntimeError("a secret"), GENERATION_ERROR), (EngineDeadError("It is dead."), "It is dead.")]
 )
 def test_an_engine_error_fails_the_response_with_a_public_message(error, message):
     response = response_of(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))

@@ -11,7 +11,7 @@ from live.plugged import ANSWER, BODY, client_of
 from openai_harmony import Author, Conversation, DeveloperContent, Message, Role, ToolDescription
 
 from interlock.serving.engines import harmony_tokens
-from interlock.serving.engines.harmony_tokens import SLICE
+from interlock.serving.engines.harmony_tokens import ENCODED_AT_ONCE
 from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.requests.api_errors import ApiError
 
@@ -80,8 +80,8 @@ def test_only_slices_are_encoded(encoded):
     texts = LongTexts(1_000_000)
     hidden = texts.hide(body_of(RUN))
     text = ENCODING.decode(asyncio.run(texts.reveal(render(hidden))))
-    assert (max(map(len, encoded)), hidden["model"]) == (SLICE, RUN)
-    assert (text.count(RUN), max(len(item) for item in map(str, hidden["input"])) < SLICE) == (5, True)
+    assert (max(map(len, encoded)), hidden["model"]) == (ENCODED_AT_ONCE, RUN)
+    assert (text.count(RUN), max(len(item) for item in map(str, hidden["input"])) < ENCODED_AT_ONCE) == (5, True)
 
 
 def test_many_texts_are_as_short_as_one(encoded):
@@ -177,7 +177,7 @@ def test_vllm_renders_only_short_texts(monkeypatch, most, status):
 
     answer = asyncio.run(asking())
     assert answer.status_code == status
-    assert len(str(serving.requests[-1].input)) < SLICE
+    assert len(str(serving.requests[-1].input)) < ENCODED_AT_ONCE
     if status == 200:
         prompt = serving.turns[0].input["prompt_token_ids"]
         assert (ENCODING.decode(prompt), serving.turns[0].sampling.max_tokens) == (RUN, most - len(prompt))

@@ -38,7 +38,7 @@ PATIENCE: Final = 2.0
 STEP: Final = 64
 """The most chunks that are parsed and sent in one go, before other streams have their turn."""
 
-LOST: Final = (DISCONNECTED, STALLED)
+LOST_CODES: Final = (DISCONNECTED, STALLED)
 """The error codes of a lost connection, which does no harm to a turn that has finished."""
 
 
@@ -215,7 +215,7 @@ class UpstreamGeneration(Generation):
                                 yield EngineOutput(chunks[start], more=chunks[start + 1 : start + STEP])
                     await stream.drain()
                 except ApiError as error:
-                    if error.code not in LOST or translator.finish_reason is None:
+                    if error.code not in LOST_CODES or translator.finish_reason is None:
                         raise
                 output = translator.end()
                 self._end_observed(output)

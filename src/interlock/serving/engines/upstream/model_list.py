@@ -27,7 +27,7 @@ FRESH: Final = 10.0
 """Seconds after which a request for models fetches the list again."""
 LISTING: Final = 10.0
 """The longest time in seconds for a list."""
-POLL: Final = 1.0
+LIST_SECONDS: Final = 1.0
 """Seconds between two attempts to reach an upstream that is down."""
 
 WINDOWS: Final = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
@@ -97,7 +97,7 @@ class ModelList:
         finally:
             self._attempt = None
         if self.is_down:
-            self._timer = asyncio.get_running_loop().call_later(POLL, self._begin)
+            self._timer = asyncio.get_running_loop().call_later(LIST_SECONDS, self._begin)
         if self.fault is not None and (before is None or before.message != self.fault.message):
             logger.warning("the upstream server %s does not list its models: %s", self._client.url, self.fault)
         elif self.fault is None and before not in (None, UNKNOWN):

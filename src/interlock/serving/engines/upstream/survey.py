@@ -14,7 +14,7 @@ from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.engines.upstream.upstream_client import UpstreamClient
 from interlock.serving.requests.api_errors import ApiError
 
-PATIENCE: Final = 2.0
+PROBE_SECONDS: Final = 2.0
 """The longest time in seconds for the list of an upstream, because the server says only then what it serves."""
 
 ENDPOINTS: Final = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
@@ -39,7 +39,7 @@ class UpstreamReport:
 
 
 async def survey(upstreams: Iterable[Upstream]) -> list[UpstreamReport]:
-    """Return a report on each upstream, after `PATIENCE` twice at most."""
+    """Return a report on each upstream, after `PROBE_SECONDS` twice at most."""
     return await asyncio.gather(*map(_examine, upstreams))
 
 
@@ -67,7 +67,7 @@ async def _list(client: UpstreamClient, url: str) -> Sequence[str]:
     """Return the models that an upstream lists below a URL, with a client of its own, which this event loop closes."""
     own = evolve(client, url=url)
     try:
-        return [*models_in(await own.fetch("models", limit=PATIENCE, is_probe=True))]
+        return [*models_in(await own.fetch("models", limit=PROBE_SECONDS, is_probe=True))]
     finally:
         await own.close()
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import define, evolve, field, frozen
 
+from interlock.events.decode import BOM
 from interlock.events.json import dumps, is_array, members, parse
 from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
@@ -59,7 +60,6 @@ FIELD: Final = re.compile(rb"(data|event|id|retry)?:")
 """Matches the beginning of an event stream."""
 LONGEST_FIELD: Final = 6
 RETURN: Final = ord("\r")
-BOM: Final = b"\xef\xbb\xbf"
 TOO_LARGE: Final = "The answer of the upstream server is too large."
 EVENT_TOO_LARGE: Final = "The upstream server sent an event that is too large."
 NESTED: Final = ("message", "msg", "detail", "error", "errors", "Message", "title")

@@ -49,7 +49,7 @@ TAIL: Final = 32
 MARKER: Final = 5
 """The fewest characters of a marker that may be a special token; a shorter one can be an ordinary token in any vocabulary."""
 
-CONTEXT: Final = 131_072
+DEFAULT_WINDOW: Final = 131_072
 """The context size for gpt-oss, if the server does not report its own."""
 
 
@@ -241,7 +241,7 @@ class HarmonyTranslator(VllmTranslator):
             models = [members(model) for model in elements(members(await self._call.fetch("models")).get("data"))]
             lengths = {model.get("id"): count_of(model.get("max_model_len")) for model in models}
             # vLLM lists adapters without a length: they have that of their model.
-            cache[name] = lengths.get(name) or max(lengths.values(), default=0) or CONTEXT
+            cache[name] = lengths.get(name) or max(lengths.values(), default=0) or DEFAULT_WINDOW
         return cast("int", cache[name])
 
 

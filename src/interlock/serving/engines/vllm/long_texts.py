@@ -14,7 +14,7 @@ from typing import Final
 from attrs import define, field
 
 from interlock.events.json import dumps, is_array, is_object, loads
-from interlock.serving.engines.harmony_tokens import SLICE, encode_text, encoding
+from interlock.serving.engines.harmony_tokens import ENCODED_AT_ONCE, encode_text, encoding
 from interlock.serving.requests.api_errors import invalid
 from interlock.serving.requests.runtime import Yielder
 
@@ -30,13 +30,13 @@ END: Final = chr(MARK + 0xFEFE)
 MARKS: Final = re.compile(f"{END}..?{END}")
 CUT: Final = f"{END}0{END}"
 """The mark of the empty text, which splits a long word of any characters, because the tokenizer encodes digits apart."""
-LARGE: Final = 16 * SLICE
+LARGE: Final = 16 * ENCODED_AT_ONCE
 """The characters of a prompt above which even texts longer than `SHORT` get marks, because many together take as long."""
 SHORT: Final = 32
 WORD: Final = 256
 """The longest name of a call, and the longest word or white space in a string of a tool, that vLLM encodes at once."""
 WORDS: Final = re.compile(rf"\S{{{WORD}}}(?=\S)|\s{{{WORD}}}(?=\s)")
-TOOLS: Final = 512 * 1024
+TOOL_BYTES: Final = 512 * 1024
 """The most characters of tools, as JSON without their long texts; they are encoded at once, in about 100 ms."""
 GAP: Final = re.compile(r"(?<=\S) (?=\S)")
 """A space between words, before which tokens never continue."""
@@ -56,11 +56,13 @@ class LongTexts:
         Raises:
             ApiError: The tools are too large without their long texts.
         """
-        longest = SLICE if sum(_size(body.get(name), name) for name in PARTS) < LARGE else SHORT
+        longest = ENCODED_AT_ONCE if sum(_size(body.get(name), name) for name in PARTS) < LARGE else SHORT
         hidden = {**body, **{name: self._hide(body[name], name, longest) for name in PARTS if name in body}}
         if "tools" in body:
-            if len(dumps(hidden["tools"])) > TOOLS:
-                message = f"The tools are too large: their names and schemas may have {TOOLS} bytes besides long descriptions."
+            if len(dumps(hidden["tools"])) > TOOL_BYTES:
+                message = (
+                    f"The tools are too large: their names and schemas may have {TOOL_BYTES} bytes besides long descriptions."
+                )
                 raise invalid("tools", message)
             hidden["tools"] = self._split(hidden["tools"])
         return hidden
