@@ -26,6 +26,7 @@ from interlock.serving.settings import ModelFacts, Settings, UpstreamSettings
 
 ROOT = Path(__file__).parents[2]
 VLLM = ROOT / "tests" / "real_vllm"
+SUPPORT = ROOT / "tests" / "support"
 UNKNOWN = ModelFacts()
 KEEP_ALIVE = 0.2
 """The longest silence of a stream, in seconds, in every host."""
@@ -166,7 +167,8 @@ class InVllm:
 
     def __enter__(self):
         command = [str(VLLM_PYTHON), str(VLLM / "serve.py"), self.setup, str(self.folder)]
-        environment = {**os.environ, "PYTHONPATH": str(VLLM), "INTERLOCK_KEEP_ALIVE": str(KEEP_ALIVE)}
+        path = os.pathsep.join([str(SUPPORT), str(VLLM), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "PYTHONPATH": path, "INTERLOCK_KEEP_ALIVE": str(KEEP_ALIVE)}
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -29,13 +29,10 @@ def test_an_upstream_that_can_do_everything(api) -> None:
 def test_an_upstream_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert run("--upstream", f"http://127.0.0.1:{port}", "--upstream-retries", "0") == (
-        1,
-        [
-            "models     no   The upstream server cannot be reached.",
-            "answers    no   there is no model to ask; name one with --model NAME",
-        ],
-    )
+    status, (models, answers) = run("--upstream", f"http://127.0.0.1:{port}", "--upstream-retries", "0")
+    reason = f"http://127.0.0.1:{port}/v1 does not list its models: The upstream server cannot be reached. ("
+    assert (status, models[: len(reason) + 16]) == (1, f"models     no   {reason}")
+    assert answers == "answers    no   there is no model to ask; name one with --model NAME"
 
 
 def test_a_model_that_the_upstream_lacks() -> None:

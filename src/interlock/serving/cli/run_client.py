@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -22,15 +23,18 @@ from urllib.parse import urlsplit
 import click
 from attrs import frozen
 
-from interlock.events.json import dumps, elements, members
+from interlock.events.json import clean, dumps, elements, members
 from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.cli.sources import fail
 from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.upstream.gateway import Gateway
+    from interlock.serving.engines.upstream.translator import Upstream
 
 NOT_FOUND: Final = 127
+MAX_NAMES: Final = 5
+"""The most models that a message names."""
 KEY_NAME: Final = "OPENAI_API_KEY"
 
 ACCOUNTS: Final = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
@@ -96,13 +100,28 @@ CLIENTS: Final[Mapping[str, Callable[[ServedModel], ClientSettings]]] = {"codex"
 """The clients that need more than a URL and a key."""
 
 
+class ClientCommand(click.Command):
+    """The command, which explains where the options of a client belong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; the error for an unknown option names `--`."""
+        client = next((text for text in args if not text.startswith("-")), "COMMAND")
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            place = f"interlock run {client} … -- {error.option_name} …"
+            message = f"{error.message.rstrip('.')}: if it is the client's, put -- before it: {place}"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
+
+
 @click.command(
+    cls=ClientCommand,
     epilog=examples(
         "interlock run codex --upstream http://127.0.0.1:11434",
         "interlock run codex --upstream http://127.0.0.1:8000 -- exec 'Fix the tests.'",
         "interlock run claude --upstream http://127.0.0.1:8000 --model qwen3 -- -p 'Fix the tests.'",
         "interlock run python agent.py --upstream https://api.deepseek.com/v1 --upstream-key KEY",
-    )
+    ),
 )
 @click.argument("command", nargs=-1, required=True, metavar="COMMAND [-- ARGUMENTS]")
 @options_of(*UPSTREAM, "family")
@@ -111,7 +130,8 @@ def run(command: tuple[str, ...], *, model: str | None, **_options: object) -> N
     """Run a client with a gateway of its own.
 
     COMMAND is the client, such as codex or claude. Codex is configured by arguments, Claude Code by its environment, and any
-    other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's.
+    other command by OPENAI_BASE_URL and OPENAI_API_KEY in its environment. No file is changed. The exit status is the client's,
+    or 1 if the upstream cannot be reached or its URL is wrong.
     """
     from interlock.serving.build import build
     from interlock.serving.engines.upstream.gateway import Gateway
@@ -122,6 +142,7 @@ def run(command: tuple[str, ...], *, model: str | None, **_options: object) -> N
     if program is None:
         click.echo(f"interlock: {command[0]}: command not found", err=True)
         sys.exit(NOT_FOUND)
+    _look(upstreams, model)
     logging.disable(logging.WARNING)  # log messages would garble the client's screen
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     gateway = Gateway(upstreams)
@@ -133,6 +154,25 @@ def run(command: tuple[str, ...], *, model: str | None, **_options: object) -> N
         environment = {**os.environ, **_drop_proxy(url), "OPENAI_BASE_URL": f"{url}/v1", KEY_NAME: key, **settings.variables}
         status = _wait([program, *settings.arguments, *command[1:]], environment)
     sys.exit(status)
+
+
+def _look(upstreams: Sequence[Upstream], model: str | None) -> None:
+    """Say what is wrong with the upstreams before the client starts, and end the command if nothing can work."""
+    from interlock.serving.engines.upstream.survey import survey
+
+    reports = asyncio.run(survey(upstreams))
+    for report in reports:
+        if report.fault is not None:
+            _warn(f"the upstream {report.upstream.client.url} {report.fault}")
+    if all(report.is_lost for report in reports):
+        sys.exit(1)
+    names = [name for report in reports for name in report.names]
+    if model is not None and names and model not in names:
+        _warn(f"no upstream lists the model {model!r}; known models: {', '.join(names[:MAX_NAMES])}")
+
+
+def _warn(message: str) -> None:
+    click.echo(clean(f"interlock: {message}"), err=True)
 
 
 def _served(gateway: Gateway, url: str, key: str, name: str | None, catalog: Path) -> ServedModel:
@@ -147,6 +187,8 @@ def _served(gateway: Gateway, url: str, key: str, name: str | None, catalog: Pat
     chosen = name or next(iter(names), None)
     if chosen is None:
         fail("the upstream lists no models: name one with --model NAME")
+    if gateway.facts(chosen).window is None:
+        _warn(f"the context window of {chosen!r} is unknown, so the client guesses when to compact: name it in a --config FILE")
     models = [codex_model(each, gateway.facts(each), index) for index, each in enumerate(dict.fromkeys([*names, chosen]))]
     catalog.write_bytes(dumps({"models": models}))
     return ServedModel(url, key, chosen, gateway.facts(chosen).window, catalog)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 import click
@@ -15,6 +16,8 @@ from interlock.serving.build import build
 from interlock.serving.cli.exchange import exchange
 from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.survey import survey
+from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing.conformance.cases import QUICK, Result
@@ -27,6 +30,8 @@ ReportLine: TypeAlias = tuple[str, Mark, str]
 
 COLOURS: Final[Mapping[Mark, str]] = {"yes": "green", "no": "red", "-": "yellow"}
 MARKS: Final[Mapping[Result, Mark]] = {"passes": "yes", "fails": "no", "not served": "no", "not seen": "-"}
+REQUIRED: Final = frozenset({"answers", "tools"})
+"""The lines that must say yes."""
 MAX_NAMES: Final = 5
 """The most models that are named."""
 _TIMEOUT: Final = 60.0
@@ -45,7 +50,7 @@ def doctor(*, model: str | None, **_options: object) -> None:
     """Say what an upstream can do, and what is wrong.
 
     A gateway sends the upstream five cases of `interlock conformance`: a text, a limit of tokens, a required call, reasoning and
-    a JSON schema. The exit status is 0 if the model answers and nothing is wrong, and otherwise 1.
+    a JSON schema. The exit status is 0 if the model answers, calls a tool, and nothing is wrong, and otherwise 1.
     """
     upstreams = required_upstreams(settings_of())
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
@@ -53,20 +58,26 @@ def doctor(*, model: str | None, **_options: object) -> None:
     logging.disable(logging.WARNING)  # the report has the errors
     try:
         with ServerThread(build(Settings(api_key=(key,)), Gateway(upstreams))) as url:
-            for name, mark, text in examine(url, key, model):
+            for name, mark, text in examine(url, key, model, reason(upstreams)):
                 click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
                 marks[name] = mark
     finally:
         logging.disable(logging.NOTSET)
-    sys.exit("no" in marks.values() or marks["answers"] != "yes")
+    sys.exit("no" in marks.values() or {marks[name] for name in REQUIRED & marks.keys()} != {"yes"})
 
 
-def examine(url: str, key: str, model: str | None) -> Iterator[ReportLine]:
-    """Play the cases to the upstream behind a gateway, and yield the lines of the report."""
+def reason(upstreams: Iterable[Upstream]) -> str:
+    """Return why the upstreams list no model, or "" if they do."""
+    faults = [f"{each.upstream.client.url} {each.fault}" for each in asyncio.run(survey(upstreams)) if each.fault is not None]
+    return "; ".join(faults)
+
+
+def examine(url: str, key: str, model: str | None, fault: str) -> Iterator[ReportLine]:
+    """Play the cases to the upstream behind a gateway, and yield the lines of the report; `fault` says why it lists no model."""
     headers = {"Authorization": f"Bearer {key}"}
     windows = list_models(url, headers)
     names = ", ".join([*windows][:MAX_NAMES]) + (", …" if len(windows) > MAX_NAMES else "")
-    yield "models", "yes" if windows else "no", f"{len(windows)}: {names}" if windows else _reason(url)
+    yield "models", "yes" if windows else "no", f"{len(windows)}: {names}" if windows else fault or "the upstream lists none"
     chosen = model or next(iter(windows), None)
     if chosen is None:
         yield "answers", "no", "there is no model to ask; name one with --model NAME"
@@ -83,10 +94,3 @@ def list_models(url: str, headers: Mapping[str, str]) -> Mapping[str, int | None
         listed = map(members, elements(members(parse(answer.read())).get("data")))
     windows = {as_text(model.get("id")): model.get("max_model_len") for model in listed}
     return {name: window if isinstance(window, int) else None for name, window in windows.items()}
-
-
-def _reason(url: str) -> str:
-    """Return why a gateway lists no model."""
-    with exchange("GET", f"{url}/ready", {}, None, _TIMEOUT) as answer:
-        error = members(members(parse(answer.read())).get("error"))
-    return as_text(error.get("message")) or "the upstream lists none"

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from live.chunk_shapes import chunk
-from live.upstream import Reply, ScriptedUpstream, serve_upstream, stream
+from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream, stream
 
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.run_client import ServedModel, configure_claude, configure_codex
@@ -308,7 +309,9 @@ def test_claude_code_gets_its_configuration_as_variables(tmp_path, interlock_run
     inherited = {name: text for name, text in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_"))}
     own = {**inherited, "ANTHROPIC_API_KEY": "the user's", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with serve_upstream(ScriptedUpstream([GOOD], listing=listing)) as url:
-        _, output, _ = interlock_run("--upstream", url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
+        _, output, error = interlock_run("--upstream", url, "claude", "--model", "tiny", "--", "-p", "Hi", **own)
+    unknown = "the context window of 'tiny' is unknown, so the client guesses when to compact: name it in a --config FILE"
+    assert error == ("" if window else f"interlock: {unknown}\n")
     content, arguments, variables = json.loads(output)
     served = ServedModel(variables["ANTHROPIC_BASE_URL"], variables["ANTHROPIC_AUTH_TOKEN"], "tiny", window)
     assert (content, arguments) == ([{"type": "text", "text": "Yes."}], ["-p", "Hi"])
@@ -365,7 +368,53 @@ def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch,
         done = interlock_run("--upstream", "http://a.test", "codex", **environment)
         proxy.shutdown()
     assert done[:2] == (7, f"Yes. {passed}\n")
-    assert Proxy.requests == [(f"http://a.test/v1/{path}", None) for path in ("models", "chat/completions")]
+    assert Proxy.requests == [(f"http://a.test/v1/{path}", None) for path in ("models", "models", "chat/completions")]
+
+
+def unused_port():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return unused.getsockname()[1]
+
+
+CLIENT_RUNS = ("--", sys.executable, "-c", "print('runs')")
+
+
+def test_interlock_run_does_not_start_a_client_of_an_upstream_that_is_down(interlock_run):
+    url = f"http://127.0.0.1:{unused_port()}/v1"
+    status, output, error = interlock_run("--upstream", url, *CLIENT_RUNS)
+    assert (status, output) == (1, "")
+    message = f"interlock: the upstream {url} does not list its models: The upstream server cannot be reached. ("
+    assert error.startswith(message)
+    assert "Connect call failed" in error
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api", "/v1/v1", "/v1/models"])
+def test_interlock_run_names_the_url_that_would_work(interlock_run, path):
+    class PickyUpstream(ScriptedUpstream):
+        async def __call__(self, scope, receive, send):
+            self.listing = None if scope["path"] == "/v1/models" else failure(404, "no")
+            await super().__call__(scope, receive, send)
+
+    with serve_upstream(PickyUpstream([])) as url:
+        status, output, error = interlock_run("--upstream", f"{url}{path}", *CLIENT_RUNS)
+    message = f"interlock: the upstream {url}{path} lists no models, but {url}/v1 does: its URL must be {url}/v1\n"
+    assert (status, output, error) == (1, "", message)
+
+
+def test_interlock_run_goes_on_if_something_may_work(interlock_run):
+    with serve_upstream(ScriptedUpstream([GOOD])) as url:
+        status, output, error = interlock_run("--upstream", url, "--model", "x", *CLIENT_RUNS)
+    assert (status, output) == (0, "runs\n")
+    assert error == "interlock: no upstream lists the model 'x'; known models: m\n"
+    with serve_upstream(ScriptedUpstream([GOOD], models=())) as url:
+        status, output, error = interlock_run("--upstream", url, *CLIENT_RUNS)
+    assert (status, output, error) == (0, "runs\n", f"interlock: the upstream {url}/v1 lists no models\n")
+
+
+def test_an_option_of_the_client_needs_two_hyphens_before_it():
+    result = CliRunner().invoke(app, ["run", "claude", "--upstream", "http://a.test", "-p", "Hi"])
+    assert result.exit_code == 2
+    assert "if it is the client's, put -- before it: interlock run claude … -- -p …" in result.output
 
 
 def test_interlock_run_reports_a_missing_command_or_upstream(interlock_run):

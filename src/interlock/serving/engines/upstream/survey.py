@@ -31,6 +31,8 @@ class UpstreamReport:
     upstream: Upstream
     listed: Sequence[str] = ()
     fault: str | None = None
+    is_lost: bool = False
+    """Whether no request can work: the upstream cannot be reached, or its URL is wrong."""
 
     @property
     def names(self) -> list[str]:
@@ -57,10 +59,17 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
         lists = await asyncio.gather(*(_list(client, url) for url in urls), return_exceptions=True)
         for url, found in zip(urls, lists, strict=True):
             if found and not isinstance(found, BaseException):
-                return UpstreamReport(upstream, fault=f"lists no models, but {url} does: its URL must be {url}")
+                return UpstreamReport(upstream, fault=f"lists no models, but {url} does: its URL must be {url}", is_lost=True)
     if error is None or error.status in UNLISTED:
         return UpstreamReport(upstream, fault=None if upstream.models else "lists no models")
-    return UpstreamReport(upstream, fault=f"does not list its models: {error}")
+    is_lost = error.code == "upstream_unreachable"
+    return UpstreamReport(upstream, fault=f"does not list its models: {error}{_reason(error)}", is_lost=is_lost)
+
+
+def _reason(error: ApiError) -> str:
+    """Return why a connection failed, as the system says it; clients do not learn that."""
+    cause = error.__cause__
+    return "" if cause is None else f" ({cause.__cause__ or cause})"
 
 
 async def _list(client: UpstreamClient, url: str) -> Sequence[str]:
@@ -81,6 +90,6 @@ def _other_urls(url: str) -> Iterator[str]:
     bare = path
     while bare.endswith("/v1"):
         bare = bare.removesuffix("/v1")
-    for other in (path, f"{bare}/v1", bare):
+    for other in dict.fromkeys((path, f"{bare}/v1", bare, "/v1")):
         if other != parts.path:
             yield f"{parts.scheme}://{parts.netloc}{other}"

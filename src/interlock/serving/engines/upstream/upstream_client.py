@@ -267,7 +267,8 @@ class EventStream:
         except ApiError as error:
             keys = keys_of(self.headers.get("authorization"))
             kind, code = redact(error.type, keys), error.code and redact(error.code, keys)
-            raise evolve(error, message=redact(error.message, keys)[:MAX_MESSAGE], type=kind, code=code) from None
+            message = redact(error.message, keys)[:MAX_MESSAGE]
+            raise evolve(error, message=message, type=kind, code=code) from error.__cause__
 
     async def open(self) -> None:
         """Wait for the head of the answer, unless it has arrived.
