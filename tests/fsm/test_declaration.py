@@ -44,11 +44,12 @@ WRONG = {
         CUT,
         Edge("started", "append", "started", [text_delta]),
     ],
-    "state 'started' is entered in place 'item' and in place 'part'": [
+    "'cut' in state 'started' emits response.output_item.done in place 'part', not 'item'": [
         OPEN,
         CUT,
         Edge("started", "append", "started", [text_part_added]),
     ],
+    "state 'ended' is entered in place 'after' and in place 'item'": [OPEN, CUT, Edge("started", "close", "ended")],
     "state 'ended' is final in place 'part_done'": [
         OPEN,
         Edge("started", "cut", "ended", [text_part_added, text_done]),

@@ -1,11 +1,11 @@
-from itertools import pairwise
-
 import pytest
 from attrs import evolve
 
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
 from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
+
+T, E = HarmonyTrigger, HarmonyEffect
 
 
 def test_every_state_answers_every_trigger():
@@ -28,13 +28,19 @@ def test_a_surplus_edge_is_refused():
         evolve(HARMONY, edges=(*HARMONY.edges, Edge("content", HarmonyTrigger.WORD, "content")))
 
 
-def test_an_item_is_open_in_content_and_nowhere_else():
-    opens, closes = {HarmonyEffect.OPEN}, {HarmonyEffect.CLOSE, HarmonyEffect.LEAVE}
-    for edge in HARMONY.edges:
-        marks = [effect for effect in edge.effects if effect in opens | closes]
-        levels = [edge.source == "content"]
-        for mark in marks:
-            assert levels[-1] is (mark in closes)
-            levels.append(mark in opens)
-        assert levels[-1] is (edge.dest == "content")
-        assert all(before is not after for before, after in pairwise(levels))
+@pytest.mark.parametrize(
+    ("edge", "message"),
+    [
+        (
+            Edge("content", T.END, "expect_start", [E.CLOSE, E.CLOSE]),
+            "end in state 'content' has the effect 'close' with no header",
+        ),
+        (Edge("header", T.CUT, "expect_start", [E.LEAVE]), "cut in state 'header' has the effect 'leave' with words of a header"),
+        (Edge("expect_start", T.END, "content"), "text in state 'content' has the effect 'append' with no header"),
+        (Edge("header", T.CUT, "expect_start"), "'expect_start' is entered with no header and with words of a header"),
+    ],
+)
+def test_an_effect_without_its_header_or_item_is_refused(edge, message):
+    others = [each for each in HARMONY.edges if (each.source, each.trigger) != (edge.source, edge.trigger)]
+    with pytest.raises(DeclarationError, match=message):
+        evolve(HARMONY, edges=[*others, edge])

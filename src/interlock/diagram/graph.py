@@ -232,7 +232,7 @@ def _good_way(nodes: Sequence[GraphNode], edges: Iterable[DrawnEdge]) -> tuple[s
 def _reached_with_effects(rows: Sequence[Row]) -> set[str]:
     """Return the states that a path with at least one effect reaches."""
     seen = {dest for _, _, dest, events in rows if events}
-    return reachable(seen, lambda state: [dest for source, _, dest, _ in rows if source == state])
+    return {*reachable(seen, lambda state: [dest for source, _, dest, _ in rows if source == state])}
 
 
 def _role(state: str, initial: str, final: Collection[str], visible: Collection[str]) -> NodeRole:

@@ -6,7 +6,7 @@ return one event. Construction also checks that the events are nested correctly 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.events.stream import Place, StreamEvent, wire_name
-from interlock.fsm.table import Edge, State, Table
+from interlock.fsm.table import State, Table
 
 S = TypeVar("S")
 """The subject of a lifecycle: an item, or the response."""
@@ -91,31 +91,27 @@ class Lifecycle(Table[str, Emission[S]]):
                 raise self.refusal(f"{trigger!r} in state {state.name!r} does not lead to a final state")
 
     def _check_brackets(self) -> None:
-        places = {self.initial: Place.OUTSIDE}
-        waiting = [self.initial]
-        for name in waiting:
-            for edge in (edge for edge in self.edges if edge.source == name):
-                place = self._walk(edge, places[name])
-                if edge.dest not in places:
-                    places[edge.dest] = place
-                    waiting.append(edge.dest)
-                elif places[edge.dest] is not place:
-                    other = places[edge.dest].value
-                    raise self.refusal(f"state {edge.dest!r} is entered in place {other!r} and in place {place.value!r}")
-        for name, place in places.items():
+        for name, places in self.conditions(Place.OUTSIDE, self._follow).items():
+            if len(places) > 1:
+                entered = " and in place ".join(repr(place.value) for place in places)
+                raise self.refusal(f"state {name!r} is entered in place {entered}")
+            (place,) = places
             if name in self.final and place not in {Place.OUTSIDE, Place.AFTER}:
                 raise self.refusal(f"state {name!r} is final in place {place.value!r}")
             if name not in self.final and place is Place.AFTER:
                 raise self.refusal(f"state {name!r} is not final, but the item has ended")
 
-    def _walk(self, edge: Edge[str, Emission[S]], place: Place) -> Place:
-        for emission in edge.effects:
-            event = emission.event
-            if event.before is not place:
-                at = f"{edge.trigger!r} in state {edge.source!r}"
-                raise self.refusal(f"{at} emits {wire_name(event)} in place {place.value!r}, not {event.before.value!r}")
-            place = event.after
-        return place
+    def _follow(self, state: LifecycleState[S], place: Place) -> Iterator[tuple[str, Place]]:
+        """Yield the state that each edge enters, and the place after its events."""
+        for trigger, (dest, emissions) in state.rows.items():
+            after = place
+            for emission in emissions:
+                event = emission.event
+                if event.before is not after:
+                    at = f"{trigger!r} in state {state.name!r}"
+                    raise self.refusal(f"{at} emits {wire_name(event)} in place {after.value!r}, not {event.before.value!r}")
+                after = event.after
+            yield dest.name, after
 
 
 class Subject(Struct, Generic[S], eq=False):

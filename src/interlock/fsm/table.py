@@ -56,7 +56,7 @@ is one dict lookup.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from types import MappingProxyType
@@ -224,6 +224,19 @@ class Table(Generic[T, E]):
             rows[edge.trigger] = (states[edge.dest], tuple(edge.effects))
         return states
 
+    def conditions(self, start: N, follow: Callable[[State[T, E], N], Iterable[tuple[str, N]]]) -> Mapping[str, Sequence[N]]:
+        """Return everything that can hold in each state besides the state, such as what is open there.
+
+        Args:
+            start: What holds in the initial state.
+            follow: Returns, for a state and what holds there, the state that each edge enters and what holds then. It raises for
+                an edge whose effects contradict what holds.
+        """
+        found: dict[str, list[N]] = {}
+        for name, condition in reachable([(self.initial, start)], lambda at: follow(self.states[at[0]], at[1])):
+            found.setdefault(name, []).append(condition)
+        return found
+
     def _check_ends(self) -> None:
         follow = {name: {dest.name for dest, _ in state.rows.values()} for name, state in self.states.items()}
         precede = {name: {source for source, dests in follow.items() if name in dests} for name in follow}
@@ -287,15 +300,15 @@ def _list(names: Iterable[object]) -> str:
     return ", ".join(map(str, names))
 
 
-def reachable(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> set[N]:
-    """Return everything that is reached from some starts."""
-    waiting = list(starts)
-    reached = set(waiting)
+def reachable(starts: Iterable[N], following: Callable[[N], Iterable[N]]) -> Collection[N]:
+    """Return everything that is reached from some starts, in the order of its discovery."""
+    reached = dict.fromkeys(starts)
+    waiting = deque(reached)
     while waiting:
-        new = {*following(waiting.pop())} - reached
-        reached |= new
+        new = [each for each in dict.fromkeys(following(waiting.popleft())) if each not in reached]
+        reached.update(dict.fromkeys(new))
         waiting += new
-    return reached
+    return reached.keys()
 
 
 def _paths(start: State[T, E]) -> dict[T, tuple[T, ...]]:

@@ -1,6 +1,7 @@
 """The framing of harmony as a table: messages, each a header and a content.
 
-Each state has a row for each trigger possible there, so any model output has an edge (rule R17).
+Each state has a row for each trigger possible there, so any model output has an edge (rule R17). An effect without the header or
+item that it needs is found at import.
 
 Three triggers stand for a token of text: `text` in a content; outside of a content, `word` if the token may belong to a header,
 and `prose` if it shows that the header ends without `<|message|>`. `interlock.parsers.harmony_header` tells `word` from `prose`.
@@ -8,10 +9,11 @@ and `prose` if it shows that the header ends without `<|message|>`. `interlock.p
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
-from interlock.fsm.table import Edge, Table
+from interlock.fsm.table import Edge, State, Table
 
 
 class HarmonyTrigger(StrEnum):
@@ -70,7 +72,49 @@ _INSIDE: Final = tuple(trigger for trigger in HarmonyTrigger if trigger not in {
 
 _T, _E = HarmonyTrigger, HarmonyEffect
 
-HARMONY: Final[Table[HarmonyTrigger, HarmonyEffect]] = Table(
+_EMPTY, _WORDS, _READ, _ITEM = "no header", "words of a header", "a complete header", "an item"
+_CONTRACTS: Final[Mapping[HarmonyEffect, tuple[Collection[str], str]]] = {
+    _E.NOTE: ((_EMPTY, _WORDS), _WORDS),
+    _E.SECTION: ((_EMPTY, _WORDS), _WORDS),
+    _E.SEAL: ((_EMPTY, _WORDS), _READ),
+    _E.BREAK: ((_EMPTY, _WORDS), _READ),
+    _E.OPEN: ((_READ,), _ITEM),
+    _E.SPILL: ((_ITEM,), _ITEM),
+    _E.APPEND: ((_ITEM,), _ITEM),
+    _E.SKIP: ((_ITEM,), _ITEM),
+    _E.CLOSE: ((_ITEM,), _EMPTY),
+    _E.LEAVE: ((_ITEM,), _EMPTY),
+    _E.DROP: ((_WORDS,), _EMPTY),
+}
+"""What there must be before an effect, and what there is after it."""
+
+
+class HarmonyFraming(Table[HarmonyTrigger, HarmonyEffect]):
+    """A table whose effects always find what they need: a header, or an open item.
+
+    Raises:
+        DeclarationError: An edge has an effect where it finds something else, or a state is entered with several things.
+    """
+
+    def __attrs_post_init__(self) -> None:
+        """Compile the edges, and follow the header and the item through them."""
+        super().__attrs_post_init__()
+        for name, held in self.conditions(_EMPTY, self._follow).items():
+            if len(held) > 1:
+                raise self.refusal(f"state {name!r} is entered with {' and with '.join(held)}")
+
+    def _follow(self, state: State[HarmonyTrigger, HarmonyEffect], held: str) -> Iterator[tuple[str, str]]:
+        for trigger, (dest, effects) in state.rows.items():
+            after = held
+            for effect in effects:
+                before, result = _CONTRACTS[effect]
+                if after not in before:
+                    raise self.refusal(f"{trigger!s} in state {state.name!r} has the effect {effect.value!r} with {after}")
+                after = result
+            yield dest.name, after
+
+
+HARMONY: Final = HarmonyFraming(
     name="harmony",
     initial="expect_start",
     total={"expect_start": _OUTSIDE, "header": _OUTSIDE, "content": _INSIDE},

@@ -290,14 +290,8 @@ def _check_conditions(framing: Framing) -> None:
 
     Only what is open around pending text may differ. A turn begins with nothing open and nothing pending.
     """
-    conditions: dict[str, set[Held]] = {framing.initial: {Held(OpenItem.NOTHING, pending=False)}}
-    waiting = [(framing.initial, condition) for condition in conditions[framing.initial]]
-    while waiting:
-        name, before = waiting.pop()
-        for dest, after in _steps(framing, framing.states[name], before):
-            if after not in conditions.setdefault(dest, set()):
-                conditions[dest].add(after)
-                waiting.append((dest, after))
+    start = Held(OpenItem.NOTHING, pending=False)
+    conditions = framing.conditions(start, lambda state, before: _steps(framing, state, before))
     for name, found in conditions.items():
         if len(items := {item.value for item, pending in found if not pending}) > 1:
             raise framing.refusal(f"state {name!r} is entered with {' and with '.join(sorted(items))} open")
