@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fuzzing.bodies import PARAMETERS, frames, requests
-from fuzzing.hostile import ALLOWED, FRAMES, JSON, MCP_SERVERS, REQUESTS, over_socket, summarize
+from fuzzing.hostile import ALLOWED, FRAMES, HEADS, JSON, MCP_SERVERS, REQUESTS, over_connection, over_socket, summarize
 from fuzzing.prober import Prober
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -57,6 +57,14 @@ def prober():
 def test_a_hostile_request_gets_the_answer_that_it_deserves(prober, name) -> None:
     answer = httpx.post(f"{prober.url}/v1/responses", content=REQUESTS[name](), headers=JSON, timeout=300)
     assert (answer.status_code, summarize(answer.json())) == ANSWERS.get(name, (200, "completed"))
+
+
+HEAD_ANSWERS = {"two hosts": ("400", "invalid_header"), "(for comparison) 100 headers of 600 bytes": ("200", "")}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_hostile_head_gets_the_answer_that_it_deserves(prober, name) -> None:
+    assert over_connection(prober.url, HEADS[name]()) == HEAD_ANSWERS.get(name, ("431", "headers_too_large"))
 
 
 SOCKET_ANSWERS = {

@@ -5,9 +5,12 @@ import socket
 import httpx
 import pytest
 from live.command import serve_command
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.settings import Settings, SettingsError
 
@@ -91,3 +94,18 @@ def connect_as(address, host, headers):
     place = address.removeprefix("ws://").partition("/")[0]
     machine, _, port = place.partition(":")
     return connect(address.replace(place, host), sock=socket.create_connection((machine, port)), additional_headers=headers)
+
+
+@pytest.mark.parametrize(("path", "origin"), [("/v1/responses", "https://evil.example"), ("/v1/no", "http://testserver")])
+def test_a_server_that_cannot_answer_a_websocket_closes_it(path, origin) -> None:
+    app = build(Settings(), EmbeddedEngine())
+
+    async def without_extension(scope, receive, send) -> None:
+        await app({**scope, "extensions": {}} if scope["type"] == "websocket" else scope, receive, send)
+
+    with (
+        pytest.raises(WebSocketDisconnect) as raised,
+        TestClient(without_extension).websocket_connect(path, headers={"origin": origin}),
+    ):
+        pass
+    assert raised.value.code == 1008

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import platform
+import socket
 import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
-from functools import cache
+from contextlib import ExitStack, suppress
+from functools import cache, partial
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 from attrs import frozen
@@ -129,6 +132,24 @@ REQUESTS: Final[Mapping[str, Callable[[], bytes]]] = {
 }
 
 
+def head(*headers: str) -> bytes:
+    """Return the head of a request."""
+    return "\r\n".join(["GET /v1/models HTTP/1.1", "host: 127.0.0.1", *headers, "", ""]).encode()
+
+
+HEADS: Final[Mapping[str, Callable[[], bytes]]] = {
+    "a header of 57 MiB": lambda: head(f"x-a: {'a' * 57 * MIB}"),
+    "a header of 57 MiB without an end": lambda: head(f"x-a: {'a' * 57 * MIB}")[:-4],
+    "a request line of 1 MiB": lambda: head().replace(b"/v1/models", b"/" + b"a" * MIB),
+    "400,000 headers": lambda: head(*(f"x-{n}: a" for n in range(400_000))),
+    "201 headers": lambda: head(*(f"x-{n}: a" for n in range(200))),
+    "trailers of 57 MiB": lambda: head("transfer-encoding: chunked") + b"0\r\nx-a: " + b"a" * 57 * MIB + b"\r\n\r\n",
+    "two hosts": lambda: head("host: example.org"),
+    "(for comparison) 100 headers of 600 bytes": lambda: head(*(f"x-{n}: {'a' * 590}" for n in range(100))),
+}
+"""The bytes of requests whose head is hostile."""
+
+
 def created(**settings: object) -> bytes:
     """Return a request for a WebSocket, which generates no output."""
     return body(type="response.create", store=False, generate=False, **settings)
@@ -207,6 +228,17 @@ def watched_socket(url: str, pid: int, frames: Iterable[tuple[bytes, int]]) -> t
     return watched(url, pid, send), size
 
 
+def over_connection(url: str, data: bytes) -> tuple[str, str]:
+    """Send bytes over one connection; return the status and summary of the answer."""
+    place = urlsplit(url)
+    with socket.create_connection((str(place.hostname), place.port or 80), timeout=PATIENCE) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(data)
+        answer = HTTPResponse(connection)
+        answer.begin()
+        return str(answer.status), summarize(json.loads(answer.read()))
+
+
 def over_socket(url: str, frames: Iterable[tuple[bytes, int]]) -> tuple[str, str, int]:
     """Send frames over one WebSocket; return the status and summary of the last answer, and the number of sent bytes."""
     size, answer = 0, dict[str, object]()
@@ -261,11 +293,14 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="send only the requests whose names have one of these words")
     words = parser.parse_args().words
     rows, worst = [], 0.0
-    chosen = [name for name in (*REQUESTS, *FRAMES) if not words or any(word in name for word in words)]
+    chosen = [name for name in (*REQUESTS, *HEADS, *FRAMES) if not words or any(word in name for word in words)]
     with serving(*ALLOWED) as (url, pid), MCP_SERVERS:
         for name in chosen:
             if name in FRAMES:
                 outcome, size = watched_socket(url, pid, FRAMES[name]())
+            elif name in HEADS:
+                data = HEADS[name]()
+                outcome, size = watched(url, pid, partial(over_connection, url, data)), len(data)
             else:
                 content = REQUESTS[name]()
                 outcome, size = post(url, pid, content), len(content)

@@ -376,18 +376,22 @@ def _is_foreign_page(socket: WebSocket, origins: Sequence[str]) -> bool:
 
 async def _refuse_page(socket: WebSocket) -> None:
     """Refuse a WebSocket of a page of another origin."""
-    if "websocket.http.response" not in socket.scope.get("extensions", ()):  # a server of vLLM may lack it
-        await socket.close(POLICY_VIOLATION)
-        return
     origin = socket.headers["origin"][:MAX_QUOTED]
     message = f"Pages of the origin '{origin}' are not allowed. The operator of the server can allow it with --cors-origin."
-    await socket.send_denial_response(error_response(ApiError(403, message, code="origin_not_allowed")))
+    await _deny(socket, ApiError(403, message, code="origin_not_allowed"))
 
 
 async def _refuse_socket(socket: WebSocket) -> None:
     """Refuse a WebSocket at an unknown path."""
-    error = unserved("WEBSOCKET", socket.url.path, socket.app.routes)
-    await socket.send_denial_response(error_response(error))
+    await _deny(socket, unserved("WEBSOCKET", socket.url.path, socket.app.routes))
+
+
+async def _deny(socket: WebSocket, error: ApiError) -> None:
+    """Answer the request for a WebSocket with an error, or close the socket if the server cannot answer."""
+    if "websocket.http.response" in socket.scope.get("extensions", ()):
+        await socket.send_denial_response(error_response(error))
+    else:  # a server of vLLM may lack it
+        await socket.close(POLICY_VIOLATION)
 
 
 def _compact_request(body: Mapping[str, object]) -> dict[str, object]:
