@@ -420,7 +420,7 @@ def test_a_trigger_that_a_state_lacks_changes_nothing(table, make):
                 transducer._machine.state = state
                 with pytest.raises(IllegalTransition):
                     transducer._machine.fire(trigger)
-                assert transducer.place[0] == state.name
+                assert transducer.state_key[0] == state.name
 
 
 @pytest.mark.parametrize("transducer", [MessagesTransducer(), ChatTransducer()])

@@ -123,7 +123,7 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         return other
 
     @property
-    def place(self) -> tuple[str, int, bool]:
+    def state_key(self) -> tuple[str, int, bool]:
         """The state, how many blocks wait until the open one ends, and whether a call has begun."""
         return self._machine.state.name, len(self._waiting), self._begun is not None
 

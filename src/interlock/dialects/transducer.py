@@ -164,7 +164,7 @@ class Transducer(ABC, Generic[E, D]):
         return other
 
     @property
-    def place(self) -> tuple[str, int, bool]:
+    def state_key(self) -> tuple[str, int, bool]:
         """The state, how much waits for another one, and whether a call has begun: what the further stream depends on."""
         return self._machine.state.name, 0, self._begun is not None
 

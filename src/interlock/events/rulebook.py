@@ -16,8 +16,8 @@ from msgspec import convert
 
 R = TypeVar("R", "Rule", "Deviation")
 
-Sort: TypeAlias = Literal["order", "content"]
-"""The subject of a rule: the order of events, or their content."""
+Category: TypeAlias = Literal["order", "content"]
+"""What a rule is about: the order of events, or their content."""
 Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 """How serious a finding is.
 
@@ -34,14 +34,14 @@ class Rule:
     Args:
         number: `R1` to `R20`, or `R4a`; `M1` to `M14` of Messages; `C1` to `C9` of Chat Completions.
         name: One or two words.
-        sort: Its subject.
+        category: What it is about.
         says: The text of the rule.
         breaks: The consequence of breaking it; empty for a rule that one stream cannot show.
     """
 
     number: str
     name: str
-    sort: Sort
+    category: Category
     says: str
     breaks: str = ""
 

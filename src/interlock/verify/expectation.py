@@ -130,8 +130,8 @@ def _outcome(response: JsonObject) -> tuple[str, str | None, int]:
     return response["status"], error.get("code") or details.get("reason"), usage["total_tokens"]
 
 
-_WrittenStance: TypeAlias = tuple[str, tuple[bool, bool, bool], str | None, bool, str, bool, bool]
-Stance: TypeAlias = tuple[str, _WrittenStance | None, tuple[tuple[str, bool], ...]]
+_ItemKey: TypeAlias = tuple[str, tuple[bool, bool, bool], str | None, bool, str, bool, bool]
+StateKey: TypeAlias = tuple[str, _ItemKey | None, tuple[tuple[str, bool], ...]]
 """The state of an expectation without ids and texts."""
 
 
@@ -144,17 +144,17 @@ class _ExpectedItem:
     """None until the item is added."""
     part: str | None = None
     """The name of the event that carries the text of the open part."""
-    measured: bool = False
+    has_logprobs: bool = False
     """Whether all text of the open part has log probabilities (rule R15)."""
     pending: str = ""
     """Text that waits for other text: white space, or `null` where arguments begin (rule R18)."""
-    pending_measured: bool = False
+    pending_has_logprobs: bool = False
     """Whether all pending text has log probabilities, which may come before their text."""
     text: str = ""
     """The text of the open part."""
-    cited: int = 0
+    annotated_until: int = 0
     """Where the last annotated passage ends in that text."""
-    sealed_only: bool = False
+    only_encrypted: bool = False
     """Whether the item has encrypted content and no text so far."""
     ends_at_once: bool = False
     """Whether the item ends as soon as it is added."""
@@ -162,26 +162,26 @@ class _ExpectedItem:
     """Whether a delta has had arguments."""
 
     @property
-    def stance(self) -> _WrittenStance:
-        marked = MARK in self.text[self.cited :]
-        presence = self.id is not None, self.sealed_only, self.has_arguments
+    def state_key(self) -> _ItemKey:
+        marked = MARK in self.text[self.annotated_until :]
+        presence = self.id is not None, self.only_encrypted, self.has_arguments
         return (
             self.kind,
             presence,
             self.part,
-            self.measured,
+            self.has_logprobs,
             self.pending.strip() or self.pending[:1],
-            self.pending_measured,
+            self.pending_has_logprobs,
             marked,
         )
 
-    def place(self, mark: str) -> JsonObject | None:
+    def find(self, mark: str) -> JsonObject | None:
         """Return the position of the next match of `mark` and move past it, or return None if there is no match."""
-        start = self.text.find(mark, self.cited)
+        start = self.text.find(mark, self.annotated_until)
         if start < 0:
             return None
-        self.cited = start + len(mark)
-        return {"start_index": start, "end_index": self.cited}
+        self.annotated_until = start + len(mark)
+        return {"start_index": start, "end_index": self.annotated_until}
 
 
 @define
@@ -194,7 +194,7 @@ class Expectation:
     _running: set[str] = field(factory=set[str])
     _results: dict[str, JsonObject] = field(factory=dict[str, JsonObject])
     _tokens: int = 0
-    _due: VisibleEffects = field(factory=VisibleEffects, init=False)
+    _expected: VisibleEffects = field(factory=VisibleEffects, init=False)
     """The effects that the current delta must have."""
 
     def fork(self) -> Expectation:
@@ -204,27 +204,27 @@ class Expectation:
 
     def compare(self, delta: deltas.Delta, events: Sequence[JsonObject]) -> str | None:
         """Follow a delta, and return how the driver's events differ from its expected effects, or None."""
-        self._due = VisibleEffects()
+        self._expected = VisibleEffects()
         if self._status in {"absent", "queued", "in_progress"}:
             self._expect(delta)
         for body in events:
             if body["type"] == "response.output_item.added":
                 self._set_id(body["item"]["id"])
         effects = VisibleEffects.of(events)
-        if effects != self._due:
-            return f"{delta!r} had {effects!r} instead of {self._due!r}"
+        if effects != self._expected:
+            return f"{delta!r} had {effects!r} instead of {self._expected!r}"
         for body in events:
             if body["type"] == "response.output_item.done" and not self._carries_result(body["item"]):
                 return f"{body['item']!r} lacks the result of its tool"
         return None
 
     @property
-    def stance(self) -> Stance:
+    def state_key(self) -> StateKey:
         """The state of the expectation without ids and texts, for the abstract state of the exploration."""
         active = self._active
-        stance = None if active is None else active.stance
+        state_key = None if active is None else active.state_key
         waiting = sorted((kind, item_id in self._running) for item_id, kind in self._waiting.items())
-        return self._status, stance, tuple(waiting)
+        return self._status, state_key, tuple(waiting)
 
     def _carries_result(self, item: JsonObject) -> bool:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
@@ -235,7 +235,7 @@ class Expectation:
             case str(text):
                 self._write(_TEXT, "message", text)
             case deltas.Text(text, logprobs):
-                self._write(_TEXT, "message", text, measured=bool(logprobs))
+                self._write(_TEXT, "message", text, has_logprobs=bool(logprobs))
             case deltas.Refusal(text):
                 self._write(_REFUSAL, "message", text)
             case deltas.Summary(text):
@@ -259,9 +259,9 @@ class Expectation:
             case deltas.Enqueue():
                 if self._status == "absent":
                     self._status = "queued"
-                    self._due.opening += ["response.created", "response.queued"]
+                    self._expected.opening += ["response.created", "response.queued"]
             case deltas.Silence():
-                self._due.opening += [] if self._status == "absent" else ["keepalive"]
+                self._expected.opening += [] if self._status == "absent" else ["keepalive"]
             case deltas.EndTurn(reason, usage):
                 self._tokens += 0 if usage is None else usage.input_tokens + usage.output_tokens
                 self._end_turn(reason)
@@ -284,12 +284,12 @@ class Expectation:
             case deltas.EndOutput(item_id):
                 if self._kind_of(item_id) == "shell_call_output":
                     self._running.discard(item_id)
-                    self._due.parts += 1
+                    self._expected.parts += 1
             case deltas.Succeed(item_id, fields):
                 self._run(item_id)
                 self._stop_printing(item_id)
                 if self._waiting.pop(item_id, None) is not None:
-                    self._due.ended[item_id] = "completed"
+                    self._expected.ended[item_id] = "completed"
                     self._results[item_id] = fields
             case deltas.Fail(item_id):
                 if self._kind_of(item_id) is not None:
@@ -303,11 +303,11 @@ class Expectation:
         match self._kind_of(item_id):
             case "image_generation_call":
                 self._run(item_id)
-                self._due.attachments.append(fields)
+                self._expected.attachments.append(fields)
             case "shell_call_output":
                 self._running.add(item_id)
                 printed = {name: fields.get(name, "") for name in ("stdout", "stderr")}
-                self._due.texts.append(("response.shell_call_output_content.delta", printed))
+                self._expected.texts.append(("response.shell_call_output_content.delta", printed))
             case _:
                 pass
 
@@ -316,9 +316,9 @@ class Expectation:
         active = self._active
         if active is None or active.part != _TEXT["message"]:
             return
-        place: JsonObject | None = active.place(mark) if mark else {}
+        place: JsonObject | None = active.find(mark) if mark else {}
         if place is not None:
-            self._due.attachments.append({**annotation, **place})
+            self._expected.attachments.append({**annotation, **place})
 
     def _end_turn(self, reason: deltas.FinishReason) -> None:
         match reason:
@@ -344,17 +344,17 @@ class Expectation:
 
     def _begin(self) -> None:
         if self._status == "absent":
-            self._due.opening.append("response.created")
+            self._expected.opening.append("response.created")
         if self._status in {"absent", "queued"}:
-            self._due.opening.append("response.in_progress")
+            self._expected.opening.append("response.in_progress")
             self._status = "in_progress"
 
     def _open(self, kind: str, *, sealed: bool = False) -> None:
         self._begin()
         self._close()
-        self._active = _ExpectedItem(kind, sealed_only=sealed)
+        self._active = _ExpectedItem(kind, only_encrypted=sealed)
         if sealed or kind not in {"message", "reasoning"}:  # these are added with their first text (rule R18)
-            self._due.added.append(kind)
+            self._expected.added.append(kind)
 
     def _set_id(self, item_id: str) -> None:
         """Record the id of the active item from its `added` event; an item that the model does not write becomes inactive."""
@@ -362,36 +362,38 @@ class Expectation:
             case _ExpectedItem(kind) if kind in SERVER_MADE:
                 self._waiting[item_id], self._active = kind, None
             case _ExpectedItem(kind, ends_at_once=ends) if ends or kind == "mcp_approval_request" or kind in WHOLE:
-                self._due.ended[item_id], self._active = "completed", None
+                self._expected.ended[item_id], self._active = "completed", None
             case _ExpectedItem() as active:
                 active.id = item_id
             case _:
                 pass
 
     def _write(  # noqa: C901 - one case for each kind, in one place
-        self, names: Mapping[str, str], kind: str, text: str, *, measured: bool = False
+        self, names: Mapping[str, str], kind: str, text: str, *, has_logprobs: bool = False
     ) -> None:
         """Expect a chunk of text; an empty one does nothing unless it has log probabilities."""
-        if not text and not measured:
+        if not text and not has_logprobs:
             return
         if self._active is None or self._active.kind not in names:
             self._open(kind)
         active = self._active
         assert active is not None  # noqa: S101 - for the type checkers: one was opened
         name = names[active.kind]
-        active.pending_measured = measured and active.kind == "message" and (active.pending_measured or not active.pending)
+        active.pending_has_logprobs = (
+            has_logprobs and active.kind == "message" and (active.pending_has_logprobs or not active.pending)
+        )
         if not text:
             return
         active.pending += text
         if active.kind in {"message", "reasoning"}:
-            if (active.id is None or active.sealed_only) and not active.pending.strip():
+            if (active.id is None or active.only_encrypted) and not active.pending.strip():
                 return
-            active.sealed_only = False
+            active.only_encrypted = False
             if active.id is None:
-                self._due.added.append(active.kind)
-            if active.part != name or active.measured is not active.pending_measured:
+                self._expected.added.append(active.kind)
+            if active.part != name or active.has_logprobs is not active.pending_has_logprobs:
                 self._end_part()
-            active.part, active.measured = name, active.pending_measured
+            active.part, active.has_logprobs = name, active.pending_has_logprobs
             active.text += active.pending
         elif active.kind == "shell_call":
             active.part = name
@@ -399,29 +401,29 @@ class Expectation:
             active.has_arguments = active.has_arguments or active.pending.strip() not in {"", "null"}
             if not active.has_arguments:
                 return
-        self._due.texts.append((name, active.pending))
-        active.pending, active.pending_measured = "", False
+        self._expected.texts.append((name, active.pending))
+        active.pending, active.pending_has_logprobs = "", False
 
     def _end_part(self) -> None:
         if self._active is not None and self._active.part is not None:
-            self._due.parts += 1
-            self._active.part, self._active.measured = None, False
-            self._active.text, self._active.cited = "", 0
+            self._expected.parts += 1
+            self._active.part, self._active.has_logprobs = None, False
+            self._active.text, self._active.annotated_until = "", 0
 
     def _close(self, *, sealed: bool = False) -> None:
         """Close the active item: a hosted call waits for its tool, any other item is completed."""
         self._end_part()
         active, self._active = self._active, None
         if active is not None and active.kind in _WITH_ARGUMENTS and not active.has_arguments:
-            self._due.texts.append((_TEXT[active.kind], "{}"))
+            self._expected.texts.append((_TEXT[active.kind], "{}"))
         if sealed and active is not None and active.kind == "reasoning" and active.id is None:
-            self._due.added.append("reasoning")
+            self._expected.added.append("reasoning")
             active.ends_at_once, self._active = True, active
         if active is not None and active.id is not None:
             if active.kind in _RUNNING:
                 self._waiting[active.id] = active.kind
             else:
-                self._due.ended[active.id] = "completed"
+                self._expected.ended[active.id] = "completed"
 
     def _kind_of(self, item_id: str) -> str | None:
         """Return the kind of an open hosted call, or None."""
@@ -443,13 +445,13 @@ class Expectation:
         """Expect one report that a call runs."""
         if self._waiting[item_id] in _RUNNING and item_id not in self._running:
             self._running.add(item_id)
-            self._due.running.add(item_id)
+            self._expected.running.add(item_id)
 
     def _stop_printing(self, item_id: str) -> None:
         """Expect the end of a command's output if the command has printed something."""
         if self._kind_of(item_id) == "shell_call_output" and item_id in self._running:
             self._running.discard(item_id)
-            self._due.parts += 1
+            self._expected.parts += 1
 
     def _fail(self, item_id: str | None) -> None:
         kind = self._waiting.get(item_id) if item_id is not None else None
@@ -459,11 +461,11 @@ class Expectation:
 
     def _stop(self, item_id: str, kind: str, status: str) -> None:
         """Expect an item to end without a result; a call whose arguments end when it runs also ends them."""
-        self._due.ended[item_id] = status
+        self._expected.ended[item_id] = status
         if kind == "shell_call_output":
             self._stop_printing(item_id)
         if _RUNNING.get(kind, "").endswith(".done") and item_id not in self._running:
-            self._due.running.add(item_id)
+            self._expected.running.add(item_id)
 
     def _end(self, status: str, reason: str | None) -> None:
         """Expect the end of the response: the active item is truncated, and waiting calls fail (rules R4 and R12)."""
@@ -475,4 +477,4 @@ class Expectation:
         for item_id in [*self._waiting]:
             self._fail(item_id)
         self._status = status
-        self._due.outcome = (status, reason, self._tokens)
+        self._expected.outcome = (status, reason, self._tokens)

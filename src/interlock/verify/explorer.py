@@ -29,8 +29,17 @@ from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.subjects import AnyItem
 from interlock.judges import DIALECT_JUDGES
 from interlock.verify import oracle
-from interlock.verify.expectation import Expectation, Stance, decode
-from interlock.verify.inputs import ARGUMENTS, MARK, MEASURED, PLAIN, SETTINGS, UNKNOWN_CALL, common_inputs, describe
+from interlock.verify.expectation import Expectation, StateKey, decode
+from interlock.verify.inputs import (
+    ARGUMENTS,
+    MARK,
+    SETTINGS,
+    TEXTS,
+    TEXTS_WITH_LOGPROBS,
+    UNKNOWN_CALL,
+    common_inputs,
+    tool_deltas,
+)
 from interlock.verify.oracle.stream_view import JsonObject
 
 Fired: TypeAlias = tuple[str, str, str]
@@ -38,7 +47,7 @@ Fired: TypeAlias = tuple[str, str, str]
 
 
 @frozen(order=True)
-class OpenItem:
+class AbstractItem:
     """The abstract state of an open item."""
 
     kind: str
@@ -47,7 +56,7 @@ class OpenItem:
     """What waits for other text before it is sent: white space, or `null` where the arguments of a call begin."""
     arguments: str
     """What the arguments of a call of the client are so far, if the exploration tells them apart (`_arguments`)."""
-    measured: bool
+    has_logprobs: bool
     """Whether the text of the open part has log probabilities."""
     pending_logprobs: bool
     """Whether log probabilities wait for their text."""
@@ -61,18 +70,18 @@ class ProofState:
 
     response: str
     """The state of the response's lifecycle."""
-    active: OpenItem | None
+    active: AbstractItem | None
     """The item that is being written."""
-    waiting: tuple[OpenItem, ...]
+    waiting: tuple[AbstractItem, ...]
     """The other open items, sorted."""
     streaming: bool
     """Whether the driver writes the next text by filling it into the last delta event, without firing an edge."""
     has_ended_item: bool
     ended_calls: frozenset[str]
     """What the arguments of the client's calls that have ended are."""
-    stance: Stance
+    state_key: StateKey
     """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
-    places: tuple[tuple[str, int, bool], ...]
+    transducers: tuple[tuple[str, int, bool], ...]
     """The states of the transducers, each with the number of events that wait in it, and whether a call has begun."""
 
     @property
@@ -124,30 +133,30 @@ class WatchedDriver(ResponseDriver[Written]):
             self._write_delta is not None,
             bool(ended),
             frozenset(filter(None, map(_arguments, ended))) if tells else frozenset(),
-            expectation.stance,
-            tuple(transducer.place for transducer in transducers),
+            expectation.state_key,
+            tuple(transducer.state_key for transducer in transducers),
         )
 
     def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
         """Yield every delta to feed in this state: `anywhere`, text, and tool deltas for each call."""
-        yield from PLAIN
-        yield from MEASURED
+        yield from TEXTS
+        yield from TEXTS_WITH_LOGPROBS
         yield from anywhere
         if self._tells_arguments and self._active is not None and self._active.body.text_path == ("arguments",):
             yield from ARGUMENTS
         for item in self._open.values():
-            yield from describe(item.id, item.kind)
+            yield from tool_deltas(item.id, item.kind)
         closed = [item for item in self._response.output if item.id not in self._open]
-        yield from describe(closed[-1].id, closed[-1].kind) if closed else describe(*UNKNOWN_CALL)
+        yield from tool_deltas(closed[-1].id, closed[-1].kind) if closed else tool_deltas(*UNKNOWN_CALL)
 
 
-def _abstract(item: AnyItem, arguments: str = "") -> OpenItem:
-    has_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
-    measured = has_logprobs and stream_of(item.state) is not None and bool(item.part.logprobs)
-    pending_logprobs = has_logprobs and bool(item.unsent_logprobs)
+def _abstract(item: AnyItem, arguments: str = "") -> AbstractItem:
+    may_have_logprobs = item.kind == "message"  # for other kinds, log probabilities make no difference
+    has_logprobs = may_have_logprobs and stream_of(item.state) is not None and bool(item.part.logprobs)
+    pending_logprobs = may_have_logprobs and bool(item.unsent_logprobs)
     marked = "annotate" in item.state.rows and item.find(MARK) is not None
     pending = item.unsent.strip() or item.unsent[:1]
-    return OpenItem(item.kind, item.state.name, pending, arguments, measured, pending_logprobs, marked)
+    return AbstractItem(item.kind, item.state.name, pending, arguments, has_logprobs, pending_logprobs, marked)
 
 
 def _arguments(item: AnyItem) -> str:

@@ -39,7 +39,7 @@ _CITATION: Final = {"type": "url_citation", "url": "https://example.org", "title
 _USAGE: Final = deltas.Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
 _REASONS: Final[Sequence[deltas.FinishReason]] = ("stop", "length", "content_filter", "abort", "error", "cut", "steered")
 
-_ANYWHERE: Final[Sequence[deltas.Delta]] = (
+_COMMON: Final[Sequence[deltas.Delta]] = (
     deltas.Start(),
     deltas.Enqueue(),
     deltas.Silence(),
@@ -56,7 +56,7 @@ _ANYWHERE: Final[Sequence[deltas.Delta]] = (
     deltas.Finish(),
 )
 
-PLAIN: Final[Sequence[deltas.Delta]] = (MARK, " ", "", deltas.Text("a", ()))
+TEXTS: Final[Sequence[deltas.Delta]] = (MARK, " ", "", deltas.Text("a", ()))
 """Text without log probabilities."""
 
 
@@ -64,7 +64,7 @@ def _add_logprobs(text: str) -> deltas.Text:
     return deltas.Text(text, [{"token": text, "bytes": [*text.encode()], "logprob": -0.5, "top_logprobs": []}])
 
 
-MEASURED: Final[Sequence[deltas.Delta]] = tuple(_add_logprobs(text) for text in ("a", " ", ""))
+TEXTS_WITH_LOGPROBS: Final[Sequence[deltas.Delta]] = tuple(_add_logprobs(text) for text in ("a", " ", ""))
 """Text with log probabilities."""
 
 
@@ -75,10 +75,10 @@ ARGUMENTS: Final[Sequence[deltas.Delta]] = ("{}", '{"a"', ":1}", "null", "[1]", 
 def common_inputs(kinds: Collection[ItemKind]) -> list[deltas.Delta]:
     """Return the deltas that name no item and carry no output text; `kinds` are the kinds of items to open."""
     sealed = [deltas.Open("reasoning", {"encrypted_content": "sealed"})] if "reasoning" in kinds else []
-    return [*_ANYWHERE, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in kinds)]
+    return [*_COMMON, *sealed, *(deltas.Open(kind, FIELDS[kind]) for kind in kinds)]
 
 
-def describe(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
+def tool_deltas(item_id: str, kind: ItemKind) -> Iterator[deltas.Delta]:
     """Yield the deltas that a tool makes for a call."""
     yield deltas.Run(item_id)
     yield deltas.Progress(item_id, _PROGRESS.get(kind, {"partial_image_b64": "aW1hZ2U="}))

@@ -339,8 +339,8 @@ def _groups(findings: Iterable[Finding]) -> Iterator[tuple[str, list[Finding]]]:
     from interlock.judges import DIALECT_RULES, RULES
 
     rules = {**RULES, **DIALECT_RULES}
-    for sort, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
-        yield heading, [each for each in findings if each.severity == "error" and rules[each.rule].sort == sort]
+    for category, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
+        yield heading, [each for each in findings if each.severity == "error" and rules[each.rule].category == category]
     deviations = "Deviations: unusual, but well known (--strict: errors)"
     for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock (--strict: errors)")):
         yield heading, [each for each in findings if each.severity == severity]
