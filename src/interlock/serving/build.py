@@ -108,7 +108,9 @@ def build_tools(settings: Settings) -> ToolServers:
         from interlock.serving.tools.code_interpreter import CodeInterpreter  # noqa: PLC0415 - few servers run code
 
         with settings.errors("code_interpreter"):
-            tools["code_interpreter"] = CodeInterpreter()
+            interpreter = CodeInterpreter()
+            interpreter.require_start()
+            tools["code_interpreter"] = interpreter
     if settings.web_search:
         if "web_search" in tools:
             raise settings.error("web_search", f"{settings.place('tool_server')} names another search; leave out one of them")

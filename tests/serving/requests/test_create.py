@@ -521,6 +521,23 @@ def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_serv
     assert message.startswith("Invalid value: 'teleport_call'. Supported values are: 'message', ")
 
 
+@pytest.mark.parametrize("read", [read_for_host, read_request])
+@pytest.mark.parametrize("fields", [{"async": "yes"}, {"defer_loading": "x"}, {"async": 1}, {"defer_loading": []}])
+def test_both_servers_refuse_fields_of_tools_of_another_type(read, fields):
+    (name,) = fields
+    tools = [
+        {"type": "function", "name": "f", "parameters": None, "strict": None},
+        {"type": "custom", "name": "c"},
+        {"type": "namespace", "name": "n", "description": "N", "tools": [{"type": "function", "name": "f"}]},
+    ]
+    for index, tool in enumerate(tools):
+        wrong = {**tool, "tools": [{**tool["tools"][0], **fields}]} if "tools" in tool else {**tool, **fields}
+        param = f"tools[{index}].tools[0].{name}" if "tools" in tool else f"tools[{index}].{name}"
+        body = {"input": "Hi", "tools": [*tools[:index], wrong, *tools[index + 1 :]]}
+        assert refusal_of(read, body)[:2] == (400, param)
+    read({"model": "m", "input": "Hi", "tools": tools})
+
+
 @each(
     ("body", "param"),
     [

@@ -11,8 +11,10 @@ import pytest
 from each import each
 from live.agents import ask, calling, servers, several
 
+from interlock.serving.build import build_tools
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
+from interlock.serving.settings import Settings, SettingsError
 from interlock.serving.tools.code_interpreter import MODULES, RESET, SHOWN, CodeInterpreter, FairSlots, prepare
 from interlock.serving.tools.hosting import ToolServers
 
@@ -281,6 +283,14 @@ def test_a_process_that_cannot_start_is_an_error_of_the_tool(monkeypatch) -> Non
     (failed,) = results("1")
     assert str(failed) == "The interpreter cannot be started."
     assert not isinstance(failed, ToolFailedError)
+
+
+def test_a_server_whose_interpreter_cannot_start_says_so(monkeypatch) -> None:
+    settings = Settings(code_interpreter=True)
+    build_tools(settings)
+    monkeypatch.setenv("MONTY_BIN", "/nowhere/monty")
+    with pytest.raises(SettingsError, match="the interpreter cannot be started: "):
+        build_tools(settings)
 
 
 def python(code):

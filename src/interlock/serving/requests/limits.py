@@ -47,6 +47,8 @@ NAME: Final = Meta(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+\Z")
 """The name of a custom tool or a schema."""
 FUNCTION: Final = Meta(min_length=1, max_length=128, pattern=NAME.pattern)
 """The name of a function; agents with MCP servers have long ones."""
+SWITCHES: Final[FieldLimits] = {"async": FREE, "defer_loading": FREE}
+"""How a tool is used."""
 PARTS: Final = list[ContentPart] | None
 SOME_TEXT: TypeAlias = Annotated[str, SOME]
 
@@ -79,6 +81,13 @@ class HostItem(Struct, kw_only=True):
     namespace: str | None = None
 
 
+class HostTool(HostItem, kw_only=True):
+    """A function that a host engine validates, with what only Interlock reads: the host ignores these fields."""
+
+    is_async: bool | None = field(default=None, name="async")
+    defer_loading: bool | None = None
+
+
 class HostReasoning(Struct, kw_only=True):
     """A reasoning item that a host engine validates. Only the encrypted content is checked here."""
 
@@ -109,8 +118,8 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     items.McpApprovalRequest: {"server_label": SOME_CALLED, "name": SOME_CALLED, "arguments": TEXT},
     items.McpApprovalResponse: {"approval_request_id": SOME, "approve": FREE},
     items.Compaction: {"encrypted_content": TEXT},
-    tools.FunctionTool: {"name": FUNCTION, "parameters": FREE, "description": TEXT, "strict": FREE, "async": FREE},
-    tools.CustomTool: {"name": NAME, "description": TEXT, "format": FREE, "async": FREE},
+    tools.FunctionTool: {"name": FUNCTION, "parameters": FREE, "description": TEXT, "strict": FREE, **SWITCHES},
+    tools.CustomTool: {"name": NAME, "description": TEXT, "format": FREE, **SWITCHES},
     tools.Namespace: {"name": SOME, "description": TEXT, "tools": list[dict[str, Json]] | None},  # `create` validates each tool
     tools.McpServer: {
         "server_label": SOME,
@@ -118,6 +127,7 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
         "authorization": TEXT,
         "headers": FREE,
         "require_approval": TEXT,
+        "defer_loading": FREE,
     },
     tools.FileSearchTool: {"vector_store_ids": Annotated[list[str], Meta(max_length=1_000)]},
     tools.CodeInterpreterTool: {"container": TEXT},
@@ -128,6 +138,7 @@ READ: Final[Mapping[type[Struct], FieldLimits]] = {
     tools.JsonSchemaFormat: {"name": NAME, "schema": FREE, "description": TEXT, "strict": FREE},
     Conversation: {"id": SOME},
     HostItem: {"name": CALLED, "namespace": CALLED},
+    HostTool: {"name": CALLED, "namespace": CALLED, **SWITCHES},
     HostReasoning: {"encrypted_content": TEXT},
 }
 """The fields that the server reads in each type. An item without an entry has `OPAQUE_FIELDS`."""
@@ -199,7 +210,7 @@ HOST_ITEMS: Final[Kinds] = {
     "reasoning": HostReasoning,
 }
 """`ITEMS` for a host engine, which validates messages, reasoning and function calls itself."""
-HOST_TOOLS: Final[Kinds] = {**TOOL_KINDS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostItem)}
+HOST_TOOLS: Final[Kinds] = {**TOOL_KINDS, **dict.fromkeys(("function", "file_search", "code_interpreter"), HostTool)}
 """`TOOL_KINDS` for a host engine, which validates these tools itself."""
 
 CONVERSATION: Final = _read(str | Conversation | None, SOME)

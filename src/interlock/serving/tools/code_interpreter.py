@@ -157,6 +157,16 @@ class CodeInterpreter:
             raise ValueError("pydantic-monty is not installed; in a checkout of Interlock: pip install '.[tools]'") from error
         self._slots = FairSlots(self.most)
 
+    def require_start(self) -> None:
+        """Start a process and end it; raise a `ValueError` if that fails, such as where a server may start no processes."""
+        from pydantic_monty import Monty, MontyError  # noqa: PLC0415 - an extra
+
+        try:
+            with Monty(min_processes=0, max_processes=1, request_timeout=self.seconds) as pool, pool.checkout():
+                pass
+        except (MontyError, OSError, RuntimeError) as error:
+            raise ValueError(f"the interpreter cannot be started: {error}") from error
+
     @property
     def description(self) -> str:
         """What models read about the tool."""
