@@ -15,7 +15,7 @@ from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.tools import web_search
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
-from interlock.serving.tools.web_search import MAX_ANSWER, PAGE_BYTES, PROVIDERS, WebSearch
+from interlock.serving.tools.web_search import MAX_ANSWER, PAGE_BYTES, PROVIDERS, SearchDomains, WebSearch
 
 LOCAL = AddressPolicy.of(["127.0.0.1", "*"])
 TOOL = {"type": "web_search"}
@@ -104,11 +104,11 @@ ANSWERS = {
 PATHS = {"searxng": "/search", "brave": "/res/v1/web/search", "tavily": "/search", "exa": "/search"}
 
 
-def in_session(web, *calls):
+def in_session(web, *calls, **filters):
     """The results of calls of one session."""
 
     async def run():
-        session, results = web.session("", ""), []
+        session, results = web.session("", "", (), filters), []
         for name, arguments in calls:
             try:
                 results.append(await session.call(name, arguments))
@@ -494,3 +494,57 @@ def test_the_embedded_engine_searches_through_responses_and_messages(serve) -> N
     use, result = (block for block in blocks if block["type"] in ("server_tool_use", "web_search_tool_result"))
     assert (use["name"], use["input"], result["tool_use_id"]) == ("web_search", {"query": "railways"}, use["id"])
     assert [page["url"] for page in result["content"]] == [f"{base}/page"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "url", "is_allowed"),
+    [
+        ({}, "https://a.example/x", True),
+        ({"allowed_domains": ["a.example"]}, "https://a.example/x", True),
+        ({"allowed_domains": ["A.example"]}, "https://docs.a.example./", True),
+        ({"allowed_domains": ["docs.a.example"]}, "https://a.example/", False),
+        ({"allowed_domains": ["a.example"]}, "https://evil-a.example/", False),
+        ({"allowed_domains": ["a.example"]}, "https://a.example@evil.example/", False),
+        ({"allowed_domains": ["https://a.example/docs/*"]}, "https://a.example/docs/x", True),
+        ({"allowed_domains": ["a.example/docs"]}, "https://a.example/blog", False),
+        ({"allowed_domains": []}, "https://a.example/", False),
+        ({"blocked_domains": ["a.example"]}, "https://docs.a.example/", False),
+        ({"blocked_domains": ["a.example"]}, "https://b.example/", True),
+    ],
+)
+def test_the_domains_of_a_request_limit_pages(filters, url, is_allowed) -> None:
+    assert SearchDomains.of(filters).allow(url) is is_allowed
+
+
+def test_pages_of_other_domains_are_neither_found_nor_opened() -> None:
+    site = Site({"/page": as_page("Text.")})
+    with running(site) as base:
+        web, calls = searching(base, site), [("search", {"query": "rail"}), ("open", {"url": f"{base}/page"})]
+        found, opened = in_session(web, *calls, allowed_domains=["other.example"])
+        assert (found, str(opened)) == ("Nothing was found for 'rail'.", "The request does not allow pages of this domain.")
+        assert in_session(web, *calls, allowed_domains=["127.0.0.1"]) == in_session(web, *calls)
+
+
+@pytest.mark.parametrize("domains", [{"allowed_domains": ["other.example"]}, {"blocked_domains": ["127.0.0.1"]}])
+def test_the_domains_of_a_search_in_messages_count(serve, domains) -> None:
+    site = Site({})
+    with running(site) as base, serve(EmbeddedEngine(), tools=ToolServers({"web_search": searching(base, site)})) as url:
+        tool = {"type": "web_search_20250305", "name": "web_search", **domains}
+        messages = [{"role": "user", "content": "Search for railways"}]
+        body = {"model": "interlock-embedded", "max_tokens": 1000, "messages": messages, "tools": [tool]}
+        blocks = httpx.post(f"{url}/v1/messages", json=body).json()["content"]
+        both = {**body, "tools": [{**tool, "allowed_domains": [], "blocked_domains": []}]}
+        refused = httpx.post(f"{url}/v1/messages", json=both)
+    assert [block["content"] for block in blocks if block["type"] == "web_search_tool_result"] == [[]]
+    assert (refused.status_code, "only one of" in refused.json()["error"]["message"]) == (400, True)
+
+
+def test_a_search_of_another_server_cannot_be_limited(serve) -> None:
+    tools = ToolServers({"web_search": "http://127.0.0.1:9/mcp"})
+    with serve(EmbeddedEngine(), tools=tools) as url:
+        tool = {"type": "web_search", "filters": {"allowed_domains": ["a.example"]}}
+        body = {"model": "interlock-embedded", "input": "Search for railways", "tools": [tool]}
+        (call,) = [
+            each for each in httpx.post(f"{url}/v1/responses", json=body).json()["output"] if each["type"] == "web_search_call"
+        ]
+    assert call["status"] == "failed"

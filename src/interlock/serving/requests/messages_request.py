@@ -246,6 +246,8 @@ class InTool(Struct, kw_only=True):
     default_config: ToolsetRule | None = None
     configs: dict[str, ToolsetRule | None] | None = None
     tools: list[ListedTool] | None = None
+    allowed_domains: list[str] | None = None
+    blocked_domains: list[str] | None = None
 
 
 class RequestMetadata(Struct, kw_only=True):
@@ -470,8 +472,18 @@ async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, ob
             tools.append({**function, **described})
         elif tool.type != MCP_TOOLSET:
             hosted = await _hosted(request.model, tool.type, f"tools[{index}].type", runs)
-            tools.append({"type": hosted, **DEFAULT_FIELDS.get(hosted, {})})
+            filters = _domains(tool, f"tools[{index}]") if hosted == "web_search" else {}
+            tools.append({"type": hosted, **DEFAULT_FIELDS.get(hosted, {}), **filters})
     return tools
+
+
+def _domains(tool: InTool, param: str) -> Mapping[str, object]:
+    """Return the domains that a web search may read."""
+    if tool.allowed_domains is not None and tool.blocked_domains is not None:
+        raise invalid(f"{param}.blocked_domains", "A web search can have only one of 'allowed_domains' and 'blocked_domains'.")
+    lists = {"allowed_domains": tool.allowed_domains, "blocked_domains": tool.blocked_domains}
+    filters = {name: domains for name, domains in lists.items() if domains is not None}
+    return {"filters": filters} if filters else {}
 
 
 async def _hosted(model: str, kind: str, param: str, runs: ToolCheck) -> HostedTool:

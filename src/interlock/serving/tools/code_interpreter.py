@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field, frozen
 
+from interlock.events.items import NOTHING
 from interlock.fsm.table import Machine
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.tools.container_table import CONTAINER, ContainerEffect, ContainerTrigger
@@ -177,9 +178,11 @@ class CodeInterpreter:
             f"run for {self.seconds:g} seconds, use {self.memory >> 20} MiB of memory and print {self.output} bytes."
         )
 
-    def session(self, tenant: str, container_id: str, earlier: Sequence[str] = ()) -> CodeSession:
+    def session(
+        self, tenant: str, container_id: str, earlier: Sequence[str] = (), domains: Mapping[str, object] = NOTHING
+    ) -> CodeSession:
         """Return the session of a response with a container, which need not exist yet."""
-        del earlier
+        del earlier, domains
         return CodeSession(self, (tenant, container_id))
 
     async def run(self, key: tuple[str, str], code: str) -> str:

@@ -30,7 +30,7 @@ from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
-from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, HOSTED_CALLS, LABELS, HostedTool
+from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, HOSTED_CALLS, LABELS, SEARCHES, HostedTool
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 from interlock.serving.tools.citations import Citations, pages_of
 from interlock.serving.tools.tool_runner import LocalTool, ToolSession
@@ -368,12 +368,20 @@ class ResponseTools:
             return Open(delta.kind, {**delta.fields, "container_id": self._container}, delta.text)
         return delta
 
+    @cached_property
+    def _domains(self) -> Mapping[str, object]:
+        """The filters of the web search, which are empty if it may read all pages."""
+        filters = (members(tool.get("filters")) for tool in self._request.tools if tool.get("type") in SEARCHES)
+        return {name: value for each in filters for name, value in each.items() if value is not None}
+
     async def _session(self, call: ReadyCall, *, allowed: bool) -> ToolSession:
         target = self._target(call, allowed=allowed)
         if isinstance(target, Endpoint):
+            if self._domains and call.kind == "web_search_call":
+                raise ToolError("The web search of this server cannot be limited to domains.")
             return await self._mcp_session(target)
         if target not in self._local_sessions:
-            self._local_sessions[target] = target.session(self._tenant, self._container, self._earlier)
+            self._local_sessions[target] = target.session(self._tenant, self._container, self._earlier, self._domains)
         return self._local_sessions[target]
 
     async def _mcp_session(self, endpoint: Endpoint) -> Session:

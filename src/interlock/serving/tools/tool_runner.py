@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
+from interlock.events.items import NOTHING
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ReadyCall
 from interlock.serving.requests.create import ResponseRequest
@@ -86,11 +87,13 @@ class LocalTool(Protocol):
         """What models read about the tool."""
         ...
 
-    def session(self, tenant: str, container_id: str, earlier: Sequence[str] = ()) -> ToolSession:
+    def session(
+        self, tenant: str, container_id: str, earlier: Sequence[str] = (), domains: Mapping[str, object] = NOTHING
+    ) -> ToolSession:
         """Return the session of a response of a tenant.
 
         Code runs in the container with this id; `earlier` has the results of searches in earlier responses,
-        and the messages that cite them.
+        and the messages that cite them. `domains` are the filters of the request's web search.
         """
         ...
 

@@ -23,6 +23,7 @@ import httpx2
 import orjson
 from attrs import define, evolve, field, frozen
 
+from interlock.events.items import NOTHING
 from interlock.events.json import as_text, elements, members
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.runtime import Yielder
@@ -121,6 +122,34 @@ class FoundPage:
     lines: tuple[str, ...] | None = None
 
 
+@frozen
+class SearchDomains:
+    """The domains, or the beginnings of paths on them, that a request allows and blocks; `allowed` is None for all."""
+
+    allowed: tuple[str, ...] | None = None
+    blocked: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, filters: Mapping[str, object]) -> SearchDomains:
+        """Read the filters of a web search."""
+        allowed, blocked = (filters.get(name) for name in ("allowed_domains", "blocked_domains"))
+        names = None if allowed is None else tuple(map(as_text, elements(allowed)))
+        return cls(names, tuple(map(as_text, elements(blocked))))
+
+    def allow(self, url: str) -> bool:
+        """Return whether the model may see a page."""
+        is_allowed = self.allowed is None or any(_is_on(url, domain) for domain in self.allowed)
+        return is_allowed and not any(_is_on(url, domain) for domain in self.blocked)
+
+
+def _is_on(url: str, domain: str) -> bool:
+    """Return whether a page is on a domain or one below it, and below its path if it has one."""
+    name, _, path = domain.rpartition("://")[2].partition("/")
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower().rstrip(".")
+    return f".{host}".endswith(f".{name.lower().removeprefix('*.')}") and parts.path.lstrip("/").startswith(path.rstrip("*"))
+
+
 @define(eq=False)
 class WebSearch:
     """Searches with a provider, and opens pages at the addresses that the policy allows: by default, all public ones."""
@@ -157,12 +186,14 @@ class WebSearch:
         """What models read about the tool: the usual text."""
         return ""
 
-    def session(self, tenant: str, container_id: str, earlier: Sequence[str] = ()) -> SearchSession:
+    def session(
+        self, tenant: str, container_id: str, earlier: Sequence[str] = (), domains: Mapping[str, object] = NOTHING
+    ) -> SearchSession:
         """Return the session of a response, which goes on with the numbers of the pages in `earlier` texts."""
         del tenant, container_id
         pages = {page.number: FoundPage(page.url, page.title) for text in earlier for page in pages_of(text)}
         cited = max((number for text in earlier for number in cited_numbers(text)), default=-1)
-        return SearchSession(self, pages, max(cited, *pages, -1) + 1)
+        return SearchSession(self, pages, max(cited, *pages, -1) + 1, SearchDomains.of(domains))
 
     async def close(self) -> None:
         """Do nothing: no connection outlives a call."""
@@ -307,11 +338,13 @@ class SearchSession:
     Args:
         pages: The pages of earlier responses, by their numbers.
         following: The number of the next page.
+        domains: The domains whose pages the model may see.
     """
 
     _web: WebSearch
     _pages: dict[int, FoundPage]
     _following: int
+    _domains: SearchDomains = SearchDomains()
     _latest: int = field(default=-1, init=False)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
@@ -334,6 +367,7 @@ class SearchSession:
 
     async def _search(self, query: str, count: object) -> str:
         found = await self._web.search(query, min(_natural(count) or RESULTS, MOST_RESULTS))
+        found = [each for each in found if self._domains.allow(each[0].url)]
         shown: list[str] = []
         size = 0
         for page, text in found:
@@ -358,7 +392,7 @@ class SearchSession:
         """Return the number of the page that a call means, once it has been opened."""
         named = arguments.get("id", arguments.get("url"))
         if isinstance(named, str) and named:
-            self._latest = self._add(await self._web.open(named))
+            self._latest = self._add(await self._fetch(named))
             return self._latest
         cursor = arguments.get("cursor")
         number = next((each for each in (named, cursor) if isinstance(each, int) and each >= 0), self._latest)
@@ -366,9 +400,16 @@ class SearchSession:
         if page is None:
             raise ToolFailedError(f"There is no page {number}.")
         if page.lines is None:
-            self._pages[number] = evolve(await self._web.open(page.url), url=page.url)
+            self._pages[number] = evolve(await self._fetch(page.url), url=page.url)
         self._latest = number
         return number
+
+    async def _fetch(self, url: str) -> FoundPage:
+        """Fetch a page, unless it, or the page that it leads to, is on a domain that the model may not see."""
+        page = await self._web.open(url) if self._domains.allow(url) else None
+        if page is None or not self._domains.allow(page.url):
+            raise ToolFailedError("The request does not allow pages of this domain.")
+        return page
 
     def _heading(self, number: int) -> str:
         page = self._pages[number]
