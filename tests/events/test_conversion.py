@@ -1,5 +1,4 @@
 import runpy
-import subprocess
 import sys
 
 import pytest
@@ -134,9 +133,3 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs the OpenAI SDK: pip install openai$"):
         runpy.run_path(conversion.__file__)
-
-
-def test_without_the_sdk_the_other_modules_are_imported():
-    others = "interlock.events, interlock.judges, interlock.parsers, interlock.embedding, interlock.testing.legality"
-    code = f"import sys; sys.modules['openai'] = None; import {others}"
-    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from openai.types.responses import Response
 
@@ -185,26 +182,6 @@ def test_a_schema_format_is_echoed_with_description_and_strictness():
 def test_half_a_reasoning_setting_is_completed():
     assert echo(reasoning={"effort": "high", "summary": None})["reasoning"] == {"effort": "high", "summary": None}
     assert echo(reasoning={})["reasoning"] == {"effort": None, "summary": None}
-
-
-def test_neither_the_sdk_nor_pydantic_is_imported() -> None:
-    request = {
-        "model": "m",
-        "temperature": 0.5,
-        "max_output_tokens": 4,
-        "tools": [{"type": "function", "name": "now", "parameters": {}}, {"type": "web_search"}],
-        "tool_choice": "auto",
-        "reasoning": {"effort": "high", "summary": "auto"},
-        "text": {"verbosity": "low"},
-        "metadata": {"a": "b"},
-    }
-    program = f"""
-import sys
-from interlock.events.resource import SECRETIVE, response_settings
-response_settings({request})
-assert not {{"openai", "pydantic"}} & {{*sys.modules}}
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - our own command
 
 
 @pytest.mark.parametrize(

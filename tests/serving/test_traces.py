@@ -1,8 +1,5 @@
 """The spans of a gateway and of the server behind it, with the SDK of OpenTelemetry, which keeps them in memory."""
 
-import subprocess
-import sys
-
 import httpx
 import pytest
 from live.agents import ask, calling, mcp
@@ -126,21 +123,3 @@ def test_a_failure_of_the_upstream_is_the_error_of_its_call(serve, spans) -> Non
     assert answer.status_code == 502
     errors = {key[:2]: value[2].get("error.type") for key, value in spans().items()}
     assert errors == {("chat m", "CLIENT"): "upstream_unreachable", ("chat m", "SERVER"): "ApiError"}
-
-
-WITHOUT = f"""
-import sys
-sys.modules["opentelemetry"] = None
-from interlock.serving import traces
-assert not traces.HAS_API
-headers = {{}}
-with traces.continue_trace({{"traceparent": "00-{TRACE}-{PARENT}-01"}}), traces.record("a", "SERVER", {{}}) as span:
-    span.set({{"a": 1}})
-    span.fail("error")
-    span.inject(headers)
-assert headers == {{}}
-"""
-
-
-def test_without_the_package_there_are_no_spans() -> None:
-    subprocess.run([sys.executable, "-c", WITHOUT], check=True)  # noqa: S603 - our own command

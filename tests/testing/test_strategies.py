@@ -1,8 +1,6 @@
 """Legal streams are legal, broken streams break the rule that they name, and the bytes are those of the stream."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
@@ -109,16 +107,6 @@ def test_the_chunks_joined_are_the_stream(data, events):
     messages = [message for piece in pieces for message in decoder.feed(piece)]
     assert [json.loads(message.data) for message in messages[:-1]] == events
     assert_legal(pieces, strict=True)
-
-
-def test_without_hypothesis_a_strategy_says_what_to_install():
-    code = "import sys; sys.modules['hypothesis'] = None; import interlock.testing as t; t.assert_legal; t.broken_streams"
-    done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: the strategies of interlock.testing need Hypothesis: pip install hypothesis"
-    )
 
 
 def whole_texts(output):

@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import json
-import subprocess
-import sys
 import threading
 import tracemalloc
 from contextlib import contextmanager
@@ -337,40 +335,6 @@ def test_the_real_client_begins_reads_resumes_and_cancels(serve) -> None:
         assert client.responses.cancel(running.id).status == "cancelled"
         with pytest.raises(openai.BadRequestError, match="store"):
             client.responses.create(model="staged", input="Hi", background=True, store=False)
-
-
-FIRST_READERS = """
-import sys
-from threading import Barrier, Thread
-from interlock.events.resource import response_settings
-from interlock.events.sse import SseWriter
-from interlock.fsm.deltas import Fault, Start
-from interlock.fsm.driver import ResponseDriver
-from interlock.embedding import now, random_id
-from interlock.serving.responses.archive import _resume_driver
-from interlock.serving.store import StoredResponse
-
-driver = ResponseDriver(response_settings({"model": "any"}), writer=SseWriter(), ids=random_id, clock=now)
-frames = driver.feed([Start(), Fault("server_error", "It failed.")])
-stored = StoredResponse(driver.response, ())
-barrier = Barrier(8)
-sys.setswitchinterval(1e-6)
-
-def read():
-    barrier.wait()
-    assert _resume_driver(stored, frames).response == driver.response
-
-threads = [Thread(target=read) for _ in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-"""
-
-
-def test_the_first_readers_of_a_process_may_come_at_once() -> None:
-    """Eight threads that convert to a type for the first time make msgspec 0.22 crash."""
-    subprocess.run([sys.executable, "-c", FIRST_READERS], check=True)  # noqa: S603 - our own code
 
 
 def test_a_lost_response_that_cannot_be_ended_does_not_keep_the_next_from_its_end() -> None:

@@ -1,7 +1,6 @@
 """A URL names a store, and a wrong URL is refused with a helpful message."""
 
 import asyncio
-import subprocess
 import sys
 
 import pytest
@@ -104,20 +103,3 @@ def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypat
     with pytest.raises(StoreUnusable) as refused:
         open_store(url)
     assert str(refused.value) == f"This store needs {package}: {command}"
-
-
-WITHOUT_APSW = """
-import sys
-sys.modules["apsw"] = None
-import interlock.serving.http.app, interlock.serving.engines.vllm.plugin
-from interlock.serving.store import StoreUnusable, open_store
-try:
-    open_store()
-except StoreUnusable as error:
-    print(error)
-"""
-
-
-def test_a_server_and_the_plugin_are_imported_without_apsw_and_say_what_is_missing_when_they_open_a_store() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT_APSW], capture_output=True, check=True, text=True)
-    assert done.stdout == "This store needs apsw: pip install apsw\n"
