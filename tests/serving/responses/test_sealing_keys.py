@@ -1,13 +1,12 @@
 import asyncio
 import base64
-import re
 
 import pytest
 from cryptography.fernet import Fernet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.serving.responses.sealing import FOREIGN, INLINE, KEYS_VARIABLE, Sealed, SealError, SealingKeys
+from interlock.serving.responses.sealing import FOREIGN, INLINE, Sealed, SealError, SealingKeys
 
 OLD, NEW = base64.b64encode(bytes(range(190, 222))).decode(), Fernet.generate_key().decode()
 KEYS = SealingKeys.from_text(OLD)
@@ -112,13 +111,3 @@ def test_a_random_key_differs_each_time_and_is_not_shown() -> None:
     assert open_sealed(one.seal(THOUGHT), keys=one) == THOUGHT
     assert one != other
     assert repr(one) == "SealingKeys()"
-
-
-def test_the_environment_holds_the_keys(monkeypatch) -> None:
-    monkeypatch.setenv(KEYS_VARIABLE, OLD)
-    assert SealingKeys.from_environment() == KEYS
-    monkeypatch.delenv(KEYS_VARIABLE)
-    assert SealingKeys.from_environment() is None
-    monkeypatch.setenv(KEYS_VARIABLE, "")
-    with pytest.raises(ValueError, match=re.escape("INTERLOCK_KEYS: key 1 has 0 bytes instead of 32")):
-        SealingKeys.from_environment()

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from attrs import asdict, evolve, frozen
 
 from interlock.events.json import dumps
 
 LogFormat: TypeAlias = Literal["text", "json"]
-LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 
 FIELDS: Final = "interlock_fields"
 """The attribute of a log record that has the figures of a line, which only JSON has one by one."""

@@ -86,15 +86,6 @@ class SealingKeys:
         return cls(keys)
 
     @classmethod
-    def from_environment(cls) -> SealingKeys | None:
-        """Return the keys in `INTERLOCK_KEYS`, or None if it is not set; raise a `ValueError` if it is malformed."""
-        text = os.environ.get(KEYS_VARIABLE)
-        try:
-            return None if text is None else cls.from_text(text)
-        except ValueError as error:
-            raise ValueError(f"{KEYS_VARIABLE}: {error}") from None
-
-    @classmethod
     def random(cls) -> SealingKeys:
         """Return one new random key."""
         return cls((base64.urlsafe_b64encode(os.urandom(KEY_BYTES)).decode(),))
