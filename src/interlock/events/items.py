@@ -1096,14 +1096,14 @@ TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
         "reasoning_summary_text": TextEvents("reasoning", "text", "summary_index", "summary_text"),
         "reasoning_text": TextEvents("reasoning", "text", "content_index", "reasoning_text"),
         "shell_call_command": TextEvents("shell_call", "command", "command_index"),
-        "function_call_arguments": TextEvents("function_call", "arguments"),
-        "custom_tool_call_input": TextEvents("custom_tool_call", "input"),
-        "mcp_call_arguments": TextEvents("mcp_call", "arguments"),
-        "code_interpreter_call_code": TextEvents("code_interpreter_call", "code"),
-        "apply_patch_call_operation_diff": TextEvents("apply_patch_call", "diff"),
+        **{
+            "_".join((kind, *item.text_path)): TextEvents(kind, item.text_path[-1])
+            for kind, item in ITEMS.items()
+            if item.text_path
+        },
     }
 )
-"""The texts that the model writes, by the subject of their events."""
+"""The texts that the model writes, by the subject of their events: of parts, and of items with a `text_path`."""
 
 
 @cache
