@@ -21,7 +21,7 @@ from interlock.parsers.families.state_markers import LITERAL, VALUES
 
 _T: Final = Trigger
 _ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
-_JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.CONTROL, _T.ENCODED, _T.WHOLE})
+_JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.CONTROL, _T.ENCODED, _T.PYTHON, _T.WHOLE})
 _STRINGS: Final = frozenset({"quoted", "torn_string"})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     None: frozenset(),

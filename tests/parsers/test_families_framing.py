@@ -30,7 +30,18 @@ COMMITTED = {
         "unended_value",
         "call_end",
     ),
-    *("member", "argument", "json", "quoted", "encoded", "torn_string", "json_complete", "envelope_closed", "broken_arguments"),
+    *(
+        "member",
+        "argument",
+        "json",
+        "quoted",
+        "encoded",
+        "dictionary",
+        "torn_string",
+        "json_complete",
+        "envelope_closed",
+        "broken_arguments",
+    ),
     "literal",
 }
 RESTING = {"thinking", "between", "inside"}

@@ -15,6 +15,7 @@ from interlock.parsers.families.envelope import NameMatch
 from interlock.parsers.families.family import Family
 from interlock.parsers.families.framing import Effect, Trigger
 from interlock.parsers.families.literal_reader import LiteralReader
+from interlock.parsers.families.literals import DICTIONARY, Notation
 from interlock.parsers.families.parameter_values import escape_json
 
 
@@ -223,7 +224,7 @@ class Effects:
         self._drop("")
         self.nesting.depth = 0
         if family.style == "literal":
-            literal = LiteralReader(family.dialect, self._literal_stops, self._settings.schemas.schema(name.name))
+            literal = self._literal(family.dialect)
             self.item.open_call(name.name, name.call_id, literal=literal)
             self.item.write(literal.read(name.arguments, 0, final=True)[0])
         else:
@@ -231,6 +232,12 @@ class Effects:
             keyed = family.style == "keys" and text not in family.markers.get(Trigger.JSON, ())
             self.item.open_call(name.name, name.call_id, keyed=keyed, lenient=lenient)
             self.item.write(name.arguments)
+
+    def _literal(self, notation: Notation) -> LiteralReader:
+        return LiteralReader(notation, self._literal_stops, self._settings.schemas.schema(self.name_match.name))
+
+    def _convert(self, _text: str) -> None:
+        self.item.call.literal = self._literal(DICTIONARY)
 
     def _write(self, text: str) -> None:
         self.item.write(text)
@@ -286,6 +293,7 @@ class Effects:
         Effect.WRITE: _write,
         Effect.ESCAPE: _escape,
         Effect.DECODE: _decode,
+        Effect.CONVERT: _convert,
         Effect.ENTER: _enter,
         Effect.SET: _set,
         Effect.BREAK: _break,

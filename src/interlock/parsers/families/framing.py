@@ -95,6 +95,8 @@ class Trigger(StrEnum):
     """Another control character inside of a string in JSON, which JSON does not allow."""
     ENCODED = "encoded"
     """A quote and a brace that begin an object in a string of JSON."""
+    PYTHON = "python"
+    """A brace and a single quote that begin a dictionary of Python in place of JSON."""
     BRACE = "brace"
     """A brace that begins JSON in place of keys and values."""
     SHUT = "shut"
@@ -138,6 +140,8 @@ class Effect(StrEnum):
     """Write the text to the arguments, escaped for a string in JSON."""
     DECODE = "decode"
     """Write what the text of a string in JSON stands for to the arguments."""
+    CONVERT = "convert"
+    """Begin a literal in Python's notation."""
     ENTER = "enter"
     """Begin the value of the key."""
     SET = "set"
@@ -214,6 +218,7 @@ _RULES: Final = {
     _E.WRITE: _EffectContract(_JSON | _VALUE, pending=False),
     _E.ESCAPE: _EffectContract(_JSON, pending=False),
     _E.DECODE: _EffectContract(_JSON, pending=False),
+    _E.CONVERT: _EffectContract(_JSON, pending=False),
     _E.ENTER: _EffectContract(_KEYS, _P.VALUE, pending=True, leaves_pending=False),
     _E.SET: _EffectContract(_VALUE, _P.KEYS, pending=True),
     _E.BREAK: _EffectContract(_KEYS, _P.JSON),
@@ -355,7 +360,7 @@ FRAMING: Final = Framing(
         "arguments": ["json", "torn_string", "literal", "broken_arguments"],
         "complete": ["json_complete", "envelope_closed"],
         # What these share is not drawn in a frame.
-        "recoveries": ["stray_text", "unended_value", "encoded", "torn_string", "broken_arguments"],
+        "recoveries": ["stray_text", "unended_value", "encoded", "dictionary", "torn_string", "broken_arguments"],
         "outside": [*_CHANNELS, *_IDLE],
         "channels": _CHANNELS,
         "idle": _IDLE,
@@ -444,7 +449,7 @@ FRAMING: Final = Framing(
         Edge("between_keys", _T.TEXT, "stray_text", (_E.STRAY,)),
         Edge("body", _T.BLANK, "body", (_E.SPACE,)),
         Edge("body", _T.JSON, "argument", (_E.BREAK, _E.DROP)),
-        Edge("body", _T.BRACE, "json", (_E.BREAK, _E.AGAIN)),
+        Edge("body", _T.BRACE, "argument", (_E.BREAK, _E.AGAIN)),
         Edge("key", _T.WORD, "key", (_E.HOLD,)),
         Edge("key", _T.UNKEY, "keyed", (_E.HOLD,)),
         Edge("keyed", _T.BLANK, "keyed", (_E.HOLD,)),
@@ -503,6 +508,7 @@ FRAMING: Final = Framing(
         Edge("member", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
         Edge("argument", _T.BLANK, "argument", (_E.DROP,)),
         Edge("argument", _T.ENCODED, "encoded", (_E.DECODE,)),
+        Edge("argument", _T.PYTHON, "dictionary", (_E.CONVERT, _E.AGAIN)),
         Edge("argument", _T.TEXT, "json", (_E.AGAIN,)),
         Edge("json", _T.QUOTE, "quoted", (_E.WRITE,)),
         Edge("json", _T.WHOLE, "json_complete", (_E.WRITE,)),
@@ -522,6 +528,7 @@ FRAMING: Final = Framing(
         # An object in a string, which some models write in place of the object.
         Edge("encoded", _T.WHOLE, "json_complete", (_E.DROP,)),
         Edge("encoded", _T.TEXT, "encoded", (_E.DECODE,)),
+        Edge("dictionary", _T.TEXT, "literal", (_E.AGAIN,)),
         Edge("literal", _T.WHOLE, "json_complete", (_E.DROP,)),
         Edge("literal", _T.TEXT, "broken_arguments", (_E.AGAIN,)),
         Edge("broken_arguments", _T.TEXT, "broken_arguments", (_E.WRITE,)),

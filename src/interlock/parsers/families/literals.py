@@ -288,6 +288,7 @@ PYTHON: Final = Notation(
     escapes=True,
     prefixes=frozenset("rRuUfF"),
 )
+DICTIONARY: Final = evolve(PYTHON, colons=(":", ":"))
 GEMMA: Final = Notation(
     _typed,
     ('<|"|>',),

@@ -21,7 +21,7 @@ from interlock.fsm.table import State
 from interlock.parsers.families.family import CALLING, Family
 from interlock.parsers.families.framing import Effect, Framing, Trigger
 from interlock.parsers.families.parameter_values import ESCAPED
-from interlock.parsers.families.patterns import SearchFunction, alternatives, proper_prefixes, wild
+from interlock.parsers.families.patterns import SPACE, SearchFunction, alternatives, proper_prefixes, wild
 
 MarkerRole: TypeAlias = Trigger | None
 """The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
@@ -222,6 +222,7 @@ _TEXTS: Final[Mapping[Trigger, Iterable[str]]] = {
     Trigger.BREAK: "\n",
     Trigger.CONTROL: _CONTROLS,
     Trigger.ENCODED: ('"{', '" {', '"\\n{'),
+    Trigger.PYTHON: (f"{{{SPACE}'",),
 }
 """The markers that JSON has in every family."""
 
