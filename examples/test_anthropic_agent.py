@@ -1,6 +1,6 @@
 """An agent loop on Anthropic's SDK, tested without a model: the fixture `interlock` stands in for it.
 
-    pip install 'interlock[testing]' anthropic
+    pip install '.[testing]' anthropic      # from a checkout of Interlock
     pytest examples/test_anthropic_agent.py
 
 docs/mock.md explains the fixture.

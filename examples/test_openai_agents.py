@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK, tested without a model: the fixture `interlock` stands in for it.
 
-    pip install 'interlock[testing]' openai-agents
+    pip install '.[testing]' openai-agents      # from a checkout of Interlock
     pytest examples/test_openai_agents.py
 
 docs/mock.md explains the fixture.

@@ -218,7 +218,7 @@ def test_the_processes_end_when_their_supervisor_is_killed() -> None:
 def test_a_key_is_rotated_without_a_restart(workers, tmp_path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("acme old\n")
-    with serving("--api-key-file", keys, workers=workers) as command:
+    with serving("--api-key-file", keys, "--log-level", "info", workers=workers) as command:
 
         def statuses(*names):
             """The statuses with each key, the same from every process."""

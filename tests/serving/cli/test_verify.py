@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -70,6 +71,13 @@ def test_a_counterexample_is_shown_with_its_path(run):
         "    'text'",
         "R9: event 4: it is not the same",
     ]
+
+
+def test_a_log_shows_the_progress_of_a_long_proof(run, monkeypatch):
+    monkeypatch.setattr("interlock.serving.cli.machines.PROGRESS", -1.0)
+    lines = run(result=REFUTED).stderr.splitlines()
+    assert [line.rpartition(", after ")[0] for line in lines] == [f"Exploring the process {name}" for name in MODELS]
+    assert all(re.fullmatch(r"\d+ s", line.rpartition(", after ")[2]) for line in lines)
 
 
 def test_the_json_output_has_the_counterexample(run):

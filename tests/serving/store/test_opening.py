@@ -88,18 +88,19 @@ def test_a_wrong_host_or_port_is_refused(host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "package", "command"),
+    ("url", "package", "extra"),
     [
-        ("sqlite:store.db", "apsw", "pip install apsw"),
-        ("memory:", "apsw", "pip install apsw"),
-        ("postgresql://db/interlock", "psycopg", "pip install 'psycopg[binary]'"),
+        ("sqlite:store.db", "apsw", "serve"),
+        ("memory:", "apsw", "serve"),
+        ("postgresql://db/interlock", "psycopg", "postgres"),
     ],
 )
-def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url, package, command) -> None:
+def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url, package, extra) -> None:
     modules = tuple(f"interlock.serving.store.{module}" for module in ("sqlite", "postgres"))
     for name in [name for name in sys.modules if name.startswith((*modules, f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(StoreUnusable) as refused:
         open_store(url)
-    assert str(refused.value) == f"This store needs {package}: {command}"
+    install = f"pip install 'interlock[{extra}]' (in a checkout, '.[{extra}]')"
+    assert str(refused.value) == f"This store needs {package}: {install}"

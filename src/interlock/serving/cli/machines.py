@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from time import process_time
+from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
@@ -42,17 +42,27 @@ def verify(*, json: bool, open_items: int | None) -> None:
     from interlock.verify.process_models import MODELS
     from interlock.verify.proof import OPEN_ITEMS, prove
 
-    start = process_time()
-    with option_errors(), Console(stderr=True).status("Exploring the driver") as status:  # only a terminal shows it
+    start = monotonic()
+    console = Console(stderr=True)
+    with option_errors(), console.status("Exploring the driver") as status:
+        shown = start
+
+        def show(text: str) -> None:
+            nonlocal shown
+            status.update(text)
+            if not console.is_terminal and monotonic() > shown + PROGRESS:  # which shows no status
+                click.echo(f"{text}, after {monotonic() - start:.0f} s", err=True)
+                shown = monotonic()
+
         proof = prove(
             open_items=open_items or OPEN_ITEMS,
-            progress=lambda explored, total: status.update(f"Exploring the driver: {explored:,} of {total:,} known states"),
+            progress=lambda explored, total: show(f"Exploring the driver: {explored:,} of {total:,} known states"),
         )
         processes: dict[str, Exploration] = {}
         for name, model in MODELS.items():
-            status.update(f"Exploring the process {name}")
+            show(f"Exploring the process {name}")
             processes[name] = explore(model)
-    seconds = process_time() - start
+    seconds = monotonic() - start
     holds = proof.holds and all(each.holds for each in processes.values())
     if json:
         figures: dict[str, object] = {
@@ -135,6 +145,8 @@ def stream_graphs() -> Mapping[str, Graph]:
     return {graph.name: graph for graph in graphs}
 
 
+PROGRESS: Final = 5.0
+"""Seconds between two lines about the progress where no terminal shows it."""
 _WAYS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "messages": {"way": ("absent", "between", "text", "between", "ended"), "column": ("absent", "between", "ended")},
     "chat": {"way": ("absent", "open", "ended")},

@@ -93,7 +93,7 @@ class Keys:
         """The number of keys."""
         return len(self.tenants) // len(ENCODINGS)
 
-    def reload(self, level: int = logging.WARNING) -> bool:
+    def reload(self, level: int = logging.INFO) -> bool:
         """Read the file again, log the result, and return whether the file is valid; otherwise the keys stay as they are.
 
         `level` is that of the log line for a valid file.

@@ -38,14 +38,14 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             if place:
                 raise StoreUnusable("memory: takes no path.")
             parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": _count})
-            return _store_class("sqlite", "MemoryStore", "apsw")(**parameters)
+            return _store_class("sqlite", "MemoryStore", "apsw", "serve")(**parameters)
         case "sqlite":
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
             parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _size}
             parameters = _parameters(scheme, query, parsers)
-            return _store_class("sqlite", "SqliteStore", "apsw")(place, create=create, **parameters)
+            return _store_class("sqlite", "SqliteStore", "apsw", "serve")(place, create=create, **parameters)
         case "postgresql" | "postgres":
             if not place.startswith("//"):
                 raise StoreUnusable(f"{scheme}: needs a server, such as {scheme}://127.0.0.1/interlock.")
@@ -54,7 +54,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             own, others = (urlencode([pair for pair in pairs if (pair[0] in durations) is is_own]) for is_own in (True, False))
             parameters = _parameters(scheme, own, durations)
             url = f"{scheme}:{place}{'?' if others else ''}{others}"
-            return _store_class("postgres", "PostgresStore", "psycopg", "'psycopg[binary]'")(url, create=create, **parameters)
+            return _store_class("postgres", "PostgresStore", "psycopg", "postgres")(url, create=create, **parameters)
         case "redis" | "rediss" | "valkey":
             raise StoreUnusable(f"{scheme}: is not supported: use postgresql://HOST/DATABASE, or sqlite:PATH on one host.")
         case _:
@@ -79,14 +79,15 @@ def _require_server(scheme: str, rest: str) -> None:
             raise StoreUnusable(f"{scheme}: has a wrong host or port: an IPv6 address is in brackets, a port is at most 65535.")
 
 
-def _store_class(module: str, name: str, package: str, install: str = "") -> Callable[..., ResponseStore]:
-    """Import the class of a store that needs a package; `install` is its name for pip, if that differs."""
+def _store_class(module: str, name: str, package: str, extra: str) -> Callable[..., ResponseStore]:
+    """Import the class of a store that needs a package, which an extra of Interlock installs."""
     try:
         return cast("Callable[..., ResponseStore]", getattr(import_module(f"interlock.serving.store.{module}"), name))
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        raise StoreUnusable(f"This store needs {package}: pip install {install or package}") from error
+        install = f"pip install 'interlock[{extra}]' (in a checkout, '.[{extra}]')"
+        raise StoreUnusable(f"This store needs {package}: {install}") from error
 
 
 def _parameters(scheme: str, query: str, parsers: Mapping[str, Callable[[str], object]]) -> dict[str, object]:
