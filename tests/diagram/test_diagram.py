@@ -144,7 +144,7 @@ def test_a_region_that_shares_a_state_with_an_earlier_one_has_no_frame() -> None
     assert [(edge.source, edge.dest) for edge in graph.edges] == [("a", "b"), ("b", "c"), ("r", "d"), ("c", "d")]
 
 
-def test_what_all_states_of_a_region_do_alike_is_a_line_of_the_region() -> None:
+def test_an_edge_of_all_states_of_a_region_is_one_line() -> None:
     rows = [
         ("a", "go", "b", ("e",)),
         ("a", "wait", "a", ("w",)),
@@ -352,7 +352,7 @@ def test_no_two_lines_overlap(graph) -> None:
 
 
 @every_graph
-def test_nothing_is_outside_of_a_picture(graph) -> None:
+def test_everything_is_inside_the_picture(graph) -> None:
     width, height = map(int, picture(graph).attrib["viewBox"].split()[2:])
     layout = laid_out(graph)
     boxes = [state.box for state in layout.states] + [label.box for label in layout.labels] + [*layout.frames.values()]

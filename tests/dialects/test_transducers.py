@@ -219,7 +219,7 @@ def test_calls_of_the_server_and_their_results():
     ]
 
 
-def test_a_call_of_the_server_that_fails_has_a_result_that_says_so():
+def test_a_failed_server_call_has_a_result_with_the_error():
     assert whole(*SCRIPTS["mcp that fails"])["content"][1]["is_error"] is True
     assert whole(*SCRIPTS["code that fails"])["content"][1]["content"]["return_code"] == 1
     assert whole(*SCRIPTS["search that fails"])["content"][1]["content"] == {
@@ -289,7 +289,7 @@ def test_arguments_that_are_blank_or_null_are_an_empty_object(arguments, sent):
         ("arguments that are broken", "max_tokens", "tool_calls"),
     ],
 )
-def test_why_an_answer_ended(script, stop_reason, finish_reason):
+def test_the_reason_of_an_end_in_both_apis(script, stop_reason, finish_reason):
     assert whole(*SCRIPTS[script])["stop_reason"] == stop_reason
     assert chat(driven(*SCRIPTS[script]))[-1]["choices"][0]["finish_reason"] == finish_reason
 
@@ -352,7 +352,7 @@ def test_an_error_that_the_client_caused_says_so_in_both_apis(code, text, kind, 
 
 
 @pytest.mark.parametrize("make", [MessagesTransducer, ChatTransducer])
-def test_a_fork_goes_its_own_way(make):
+def test_a_fork_does_not_change_the_original(make):
     entries = driven(*SCRIPTS["mcp beside text"])
     for place in range(len(entries)):
         transducer = make()
@@ -390,7 +390,7 @@ def test_log_probabilities_in_chat_only_if_the_client_wants_them():
     assert chat(entries)[1]["choices"][0]["logprobs"] is None
 
 
-def test_usage_that_nobody_counted():
+def test_a_response_with_uncounted_usage_has_null():
     assert messages(driven(*SAY, lambda _: [deltas.EndTurn("stop", None)], usage=None))[-2]["usage"]["output_tokens"] == 0
     assert chat(driven(*SAY, usage=None), usage=True)[-1]["usage"] is None
 
@@ -424,7 +424,7 @@ def test_a_trigger_that_a_state_lacks_changes_nothing(table, make):
 
 
 @pytest.mark.parametrize("transducer", [MessagesTransducer(), ChatTransducer()])
-def test_an_effect_refuses_what_it_cannot_use(transducer):
+def test_an_effect_with_a_wrong_argument_raises(transducer):
     with pytest.raises(TypeError, match="cannot use 5"):
         transducer.make(next(iter(transducer.table.edges[0].effects)), 5)
 

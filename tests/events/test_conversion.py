@@ -80,7 +80,7 @@ def test_a_stray_field_in_a_part_of_an_item_is_found():
     assert stray_fields({**done, "sequence_number": 0}) == ["item.content[0].index"]
 
 
-def test_a_response_is_a_model_too():
+def test_a_response_converts_to_the_sdk_model():
     body = response("completed", [message(0, *text_part(0, "hi"))[-1]["item"]], usage=USAGE)
     model = response_to_openai(body)
     assert (model.status, model.output_text, model.usage.total_tokens) == ("completed", "hi", 18)
@@ -106,14 +106,14 @@ def test_other_errors_of_an_mcp_call_are_a_text_too(error, text):
     assert OLD.adapt({"item": item}) == {"item": {"type": "mcp_call", "error": text}}
 
 
-def test_a_web_search_that_was_cut_is_failed_for_a_release_that_knows_no_better():
+def test_an_incomplete_web_search_is_failed_for_old_sdk_releases():
     item = {"type": "web_search_call", "status": "incomplete"}
     final = {"object": "response", "output": [item]}
     assert OLD.adapt({"response": final})["response"]["output"] == [{**item, "status": "failed"}]
     assert NEW.adapt({"response": final})["response"]["output"] == [item]
 
 
-def test_what_one_release_requires_and_another_does_not_know_is_supplied():
+def test_fields_that_old_sdk_releases_require_are_added():
     done = {"type": "response.function_call_arguments.done"}
     assert NEW.adapt(done) == {**done, "name": ""}
     assert NEW.adapt({**done, "name": "f"}) == {**done, "name": "f"}
@@ -123,13 +123,13 @@ def test_what_one_release_requires_and_another_does_not_know_is_supplied():
     assert NEW.adapt({"usage": {}}) == {"usage": {}}
 
 
-def test_adapting_changes_nothing_of_what_it_is_given():
+def test_converting_does_not_change_the_argument():
     item = {"type": "web_search_call", "status": "incomplete"}
     OLD.adapt({"item": item})
     assert item == {"type": "web_search_call", "status": "incomplete"}
 
 
-def test_without_the_sdk_it_says_what_to_install(monkeypatch):
+def test_importing_without_the_sdk_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs the OpenAI SDK: pip install openai$"):
         runpy.run_path(conversion.__file__)

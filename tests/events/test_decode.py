@@ -45,7 +45,7 @@ STREAMS = st.lists(PIECES, max_size=40).map(b"".join)
 
 
 @given(STREAMS)
-def test_it_understands_what_the_plainest_reader_does(data):
+def test_the_decoder_agrees_with_a_naive_reader(data):
     assert [(m.event, m.data, m.last_event_id) for m in decoded(data) if m.complete] == understood(data)
 
 
@@ -57,23 +57,23 @@ def test_any_split_gives_the_same_messages(data, choices):
 
 
 @given(STREAMS)
-def test_byte_by_byte_is_a_split_like_any_other(data):
+def test_a_stream_decodes_the_same_byte_by_byte(data):
     assert decoded(*(data[n : n + 1] for n in range(len(data)))) == decoded(data)
 
 
 @given(st.binary(max_size=200), st.integers(1, 20))
-def test_no_bytes_and_no_limit_make_it_raise(data, limit):
+def test_no_bytes_make_the_decoder_raise(data, limit):
     for message in decoded(data, limit=limit):
         assert len(message.data) <= limit
 
 
-def test_a_frame_of_ours_is_an_event_and_one_line_of_data():
+def test_every_written_frame_has_an_event_line_and_one_data_line():
     (message,) = decoded(b'event: response.created\ndata: {"a": 1}\n\n')
     assert message == SseMessage("response.created", '{"a": 1}', fields=("event", "data"))
     assert (message.data_lines, message.has_id) == (1, False)
 
 
-def test_a_whole_legal_stream_comes_through():
+def test_a_complete_legal_stream_is_read_unchanged():
     messages = decoded(framed(LEGAL["message"]))
     assert [m.event for m in messages] == [*(body["type"] for body in LEGAL["message"]), "message"]
     assert messages[-1].data == "[DONE]"
@@ -92,7 +92,7 @@ def test_ids_comments_and_unknown_fields_are_noted():
     assert other == SseMessage("message", "b", "7", ("data",))
 
 
-def test_an_id_with_a_nul_is_no_id():
+def test_an_id_with_a_nul_is_not_accepted():
     assert decoded(b"id: 1\0\ndata: a\n\n")[0].last_event_id == ""
 
 
@@ -102,21 +102,21 @@ def test_carriage_returns_end_lines_and_are_noted(end):
     assert message == SseMessage("e", "a", had_cr=True)
 
 
-def test_a_line_feed_that_comes_late_is_no_further_line():
+def test_a_line_feed_after_a_chunk_ending_in_cr_is_not_another_line():
     assert decoded(b"data: a\r", b"\n\r", b"\ndata: b\n\n") == [
         SseMessage("message", "a", fields=("data",), had_cr=True),
         SseMessage("message", "b", fields=("data",)),
     ]
 
 
-def test_a_byte_order_mark_is_passed_over_once():
+def test_only_a_leading_byte_order_mark_is_skipped():
     assert decoded(b"\xef", b"\xbb\xbfdata: a\n\n") == [SseMessage("message", "a", fields=("data",))]
     assert decoded(b"\xef\xbb\xbf\ndata: a\n\n") == [SseMessage("message", "a", fields=("data",))]
     assert decoded(b"\xef\xbb\xbf") == decoded(b"\xef\xbb", b"\xbf") == []
     assert decoded(b"\n\xef\xbb\xbfdata: a\n\n") == []
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_noted():
+def test_invalid_utf8_is_replaced_and_reported():
     assert decoded(b"data: a\xffb\n\n") == [SseMessage("message", "a\ufffdb", fields=("data",), invalid_utf8=True)]
     assert decoded(b"data: a\n\nevent: e\ndata: \xff\n\n")[1] == SseMessage("e", "\ufffd", invalid_utf8=True)
 
@@ -125,7 +125,7 @@ def test_a_character_may_be_split():
     assert decoded(b"data: \xe2\x82", b"\xac\n\n") == [SseMessage("message", "€", fields=("data",))]
 
 
-def test_a_block_without_data_is_no_message_but_is_counted():
+def test_an_event_without_data_is_counted_but_not_returned():
     decoder = SseDecoder()
     assert decoder.feed(b"event: e\n\n: keep alive\n\n\n") == []
     assert decoder.end() == []
@@ -137,7 +137,7 @@ def test_the_end_inside_a_message_is_visible():
     assert decoded(b"event: e\n") == [SseMessage("e", "", fields=("event",), complete=False)]
 
 
-def test_a_message_that_is_too_long_is_cut_and_the_next_one_is_whole():
+def test_a_message_over_the_limit_is_truncated_and_the_next_is_complete():
     data = b"data: aa\ndata: " + b"b" * 100 + b"\ndata: c\n\ndata: d\n\n"
     assert decoded(data, limit=20) == [
         SseMessage("message", "aa", fields=("data",), overlong=True),

@@ -14,7 +14,7 @@ def test_a_legal_stream_is_legal_in_open_responses(name):
 
 
 @each("name", LEGAL)
-def test_there_and_back_again_gives_the_same_events_but_for_what_a_response_must_have(name):
+def test_converting_to_open_responses_and_back_keeps_the_events(name):
     for body in LEGAL[name]:
         back = from_open_responses(OPEN_RESPONSES.convert(body))
         kept = dict(body)
@@ -43,7 +43,7 @@ def test_the_fields_of_an_error_are_nested():
     assert OPEN_RESPONSES.convert({**ERROR, "code": "rate_limit_exceeded"})["error"]["type"] == "rate_limit_exceeded"
 
 
-def test_an_event_that_is_openais_already_is_given_back():
+def test_an_event_in_openais_dialect_is_returned_unchanged():
     assert from_open_responses(ERROR) == ERROR
     assert from_open_responses(LEGAL["reasoning"][4]) == LEGAL["reasoning"][4]
 

@@ -91,7 +91,7 @@ def test_the_ids_of_each_kind_begin_in_their_own_way():
 
 
 @pytest.mark.parametrize("kind", sorted(TYPED))
-def test_an_item_begins_as_one_of_the_package(kind):
+def test_an_added_item_is_valid_for_the_sdk(kind):
     made = dict.fromkeys(ITEMS[kind].generated_ids, "made_1")
     status = {"status": "completed"} if statuses_of(ITEMS[kind]) else {}
     older = {"action": {"type": "search", "query": "signals"}} if kind == "web_search_call" else {}  # 2.25 requires the query
@@ -114,11 +114,11 @@ def test_an_item_begins_as_one_of_the_package(kind):
         ("shell_call", {}, {"call_id": "", "action": {"commands": [], "max_output_length": None, "timeout_ms": None}}),
     ],
 )
-def test_what_is_written_later_is_empty_at_first(kind, fields, shown):
+def test_fields_that_are_written_later_begin_empty(kind, fields, shown):
     assert beginning(kind, **fields) == shown
 
 
-def test_a_field_that_the_kind_does_not_have_is_refused():
+def test_opening_an_item_with_an_unknown_field_raises():
     says = "an item of kind 'compaction' has no field encryptd_content; it has agent, created_by, encrypted_content, id, type"
     with pytest.raises(ValueError, match=f"^{says}$"):
         open_item("compaction", {"encryptd_content": "x"})
@@ -138,7 +138,7 @@ def test_a_field_that_the_kind_does_not_have_is_refused():
         ),
     ],
 )
-def test_an_item_that_cannot_be_is_refused(kind, fields, message):
+def test_an_invalid_item_is_refused(kind, fields, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         open_item(kind, fields)
 
@@ -148,7 +148,7 @@ def test_the_statuses_of_a_kind_are_those_of_its_type():
     assert statuses_of(ITEMS["mcp_list_tools"]) == ()
 
 
-def test_the_plain_result_of_a_tool_has_a_place_in_its_item():
+def test_a_plain_result_is_stored_in_a_field_of_its_item():
     assert {kind: result_fields(kind, "r") for kind in TYPED if result_fields(kind, "r")} == {
         "mcp_call": {"output": "r"},
         "code_interpreter_call": {"outputs": [{"type": "logs", "logs": "r"}]},
@@ -156,7 +156,7 @@ def test_the_plain_result_of_a_tool_has_a_place_in_its_item():
     }
 
 
-def test_the_failure_of_a_tool_has_a_place_in_its_item():
+def test_a_tool_failure_is_stored_in_a_field_of_its_item():
     assert {kind: ITEMS[kind].failure_fields("no") for kind in TYPED if ITEMS[kind].failure_fields("no")} == {
         "mcp_call": {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "no"}]}},
         "mcp_list_tools": {"error": "no"},

@@ -33,7 +33,7 @@ def cleaned(value):
 @pytest.mark.parametrize(
     ("text", "written"), [("abc", "abc"), ("é", "é"), ("a\ud800é\udfff", "a\ufffdé\ufffd"), ("\U0001f600", "\U0001f600")]
 )
-def test_what_utf8_cannot_carry_is_replaced_one_by_one(text, written):
+def test_lone_surrogates_are_replaced_one_by_one(text, written):
     assert clean(text) == written
 
 
@@ -43,7 +43,7 @@ def test_clean_text_can_be_encoded(text):
 
 
 @given(VALUES)
-def test_what_is_written_is_read_again(value):
+def test_every_written_value_can_be_read(value):
     data = dumps(value)
     assert json.loads(data) == cleaned(value)
     assert b"\n" not in data
@@ -59,11 +59,11 @@ def test_what_is_written_is_read_again(value):
         ({"\ud800": None, "t": True}, '{"\ufffd":null,"t":true}'.encode()),
     ],
 )
-def test_what_json_has_no_word_for_is_written_all_the_same(value, data):
+def test_values_that_json_cannot_hold_are_written_legally(value, data):
     assert dumps(value) == data
 
 
-def test_what_is_no_value_is_named():
+def test_an_object_that_is_not_json_raises():
     with pytest.raises(TypeError, match=r"^object cannot be written as JSON$"):
         dumps({"a": object()})
 

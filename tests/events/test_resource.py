@@ -165,7 +165,7 @@ def test_tools_that_have_no_type_are_left_out():
     assert echo(tools=[{"type": "from_the_future"}, {"type": "local_shell"}])["tools"] == [{"type": "local_shell"}]
 
 
-def test_a_value_that_the_response_has_no_room_for_becomes_the_default():
+def test_a_setting_that_the_response_cannot_hold_becomes_the_default():
     assert echo(tool_choice={"type": "from_the_future"}, truncation="later", tools=7, text=7, reasoning=7) == EMPTY
 
 
@@ -198,6 +198,6 @@ def test_a_setting_is_echoed_as_it_is_read(setting, read):
 
 
 @pytest.mark.parametrize("setting", ["conv_1", {"id": "conv_1", "object": "conversation"}])
-def test_a_conversation_is_echoed_only_where_it_is_given_and_by_its_id(setting):
+def test_a_conversation_is_echoed_by_id_and_only_if_given(setting):
     assert response_settings({"model": "m", "conversation": setting}) == {**EMPTY, "conversation": {"id": "conv_1"}}
     assert response_settings({"model": "m", "conversation": None}) == EMPTY

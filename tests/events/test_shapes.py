@@ -33,7 +33,7 @@ def in_request(value: object, type_: Any) -> list[Mismatch]:
     return list(mismatches(value, type_, direction="request"))
 
 
-def test_what_is_as_its_type_says_has_no_mismatches():
+def test_a_value_of_its_type_has_no_mismatches():
     assert in_stream(CALL, OutputItem) == []
     assert in_stream([None], Any) == []
 
@@ -71,7 +71,7 @@ def test_what_is_as_its_type_says_has_no_mismatches():
         ),
     ],
 )
-def test_a_mismatch_says_where_it_is_and_what_may_stand_there(change, mismatch):
+def test_a_mismatch_has_its_path_and_the_expected_type(change, mismatch):
     assert in_stream(CALL | change, OutputItem) == ([mismatch] if mismatch else [])
 
 
@@ -81,7 +81,7 @@ def test_a_stream_has_every_field_that_is_not_optional(name):
     assert (mismatch.path, mismatch.kind) == ((name,), "missing")
 
 
-def test_a_request_may_leave_out_or_say_null_for_what_only_a_response_always_has():
+def test_a_request_may_omit_fields_that_only_responses_require():
     assert in_request({"type": "function_call", "call_id": "c", "name": "n", "arguments": "", "id": None}, InputItem) == []
     assert in_request({**CALL, "namespace": None, "status": None}, InputItem) == []
 
@@ -94,7 +94,7 @@ def test_a_field_with_a_default_may_be_left_out_of_a_request_alone():
     assert in_request({"last_id": None}, Page) == []
 
 
-def test_an_image_may_be_null_though_every_response_has_it():
+def test_the_result_of_an_image_may_be_null():
     image = {"type": "image_generation_call", "id": "ig_1", "status": "generating"}
     assert in_stream({**image, "result": None}, OutputItem) == []
     assert in_stream(image, OutputItem) == [Mismatch(("result",), "missing", "image_generation_call", "a string")]
@@ -107,7 +107,7 @@ def test_an_object_of_another_type_than_the_only_one_is_found():
 
 
 @pytest.mark.parametrize("stdout", [1, None, {}])
-def test_what_a_command_prints_is_text(stdout):
+def test_the_output_of_a_command_must_be_text(stdout):
     (mismatch,) = in_stream({**PRINTED, "delta": {"stdout": stdout}, "sequence_number": 0}, OutputDelta)
     kind = "null" if stdout is None else "type"
     assert mismatch == Mismatch(("delta", "stdout"), kind, "ShellDelta", "a string", stdout)
@@ -156,14 +156,14 @@ def test_mismatches_come_in_the_order_of_the_value_and_what_is_missing_last():
     ]
 
 
-def test_lists_of_unlike_values_are_put_into_words():
+def test_a_list_of_choices_is_written_as_a_sentence():
     (mismatch,) = in_request({"type": "eq", "key": "a", "value": None}, AnyFilter)
     assert mismatch.expected == "a string or a number or a boolean or an array of strings or numbers"
     (mismatch,) = in_request({"type": "function", "name": "f", "allowed_callers": 1}, FunctionTool)
     assert mismatch.expected == "an array of values, each one of 'direct' and 'programmatic'"
 
 
-def test_what_is_nested_deeply_is_looked_at_all_the_same():
+def test_a_deeply_nested_value_is_checked():
     value: object = {"type": "and", "filters": 1}
     for _ in range(5000):
         value = {"type": "and", "filters": [value]}
@@ -171,7 +171,7 @@ def test_what_is_nested_deeply_is_looked_at_all_the_same():
     assert (len(mismatch.path), mismatch.kind, mismatch.value) == (10001, "type", 1)
 
 
-def test_every_observed_event_is_what_its_type_says_but_for_what_services_add():
+def test_every_observed_event_matches_its_type_except_vendor_fields():
     differences = set()
     for path in sorted(OBSERVED.glob("*.sse")):
         for line in path.read_text().splitlines():
@@ -219,7 +219,7 @@ def test_no_value_raises(junk):
             assert in_stream(body, event)
 
 
-def test_what_is_no_object_is_found_at_the_root():
+def test_a_value_that_is_not_an_object_is_a_mismatch_at_the_root():
     assert in_stream([], TextDelta) == [Mismatch((), "type", "", "an object", [])]
     assert param_of(()) == ""
 

@@ -67,7 +67,7 @@ def test_the_other_dialect_nests_the_fields_of_an_error():
     ids=["text", "reasoning"],
 )
 @each("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
-def test_a_repeated_event_is_what_a_written_one_is(writer, event, text):
+def test_a_repeated_event_equals_a_written_one(writer, event, text):
     again = writer.repeat(event)(text, 41)
     assert again == writer.write(replace(event, delta=text, sequence_number=41))
     assert event.sequence_number == 0

@@ -72,7 +72,7 @@ def test_the_number_of_an_event_comes_last():
     )
 
 
-def test_an_item_has_its_type_first_and_nothing_that_is_not_set():
+def test_an_item_has_its_type_first_and_omits_unset_fields():
     call = FunctionCall(id="fc_1", status="in_progress", call_id="call_1", name="sum", arguments="")
     assert msgspec.json.encode(ItemAdded(0, call, sequence_number=2)) == (
         b'{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"fc_1","status":"in_progress",'
@@ -80,7 +80,7 @@ def test_an_item_has_its_type_first_and_nothing_that_is_not_set():
     )
 
 
-def test_a_message_of_a_response_is_the_assistants():
+def test_a_message_of_a_response_has_the_role_assistant():
     message = Message(id="msg_1", status="completed", content=[OutputText(text="Hi")])
     assert msgspec.to_builtins(message) == {
         "type": "message",
@@ -117,7 +117,7 @@ def test_a_client_may_send_an_item_back_with_nulls():
         ({"model": "m", "input": [{"type": "telepathy"}]}, "Invalid value 'telepathy' - at `$.input[0].type`"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_said_with_its_path(body, message):
+def test_a_mismatch_of_a_request_has_its_path(body, message):
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(body, CreateResponse)
     assert str(caught.value) == message
@@ -136,9 +136,9 @@ def test_the_terminal_events_are_those_after_which_nothing_comes():
         (stream.PROGRESS["mcp_call.completed"], ()),
     ],
 )
-def test_an_event_has_fields_beside_those_that_say_what_it_is_about(event, fields):
+def test_an_event_has_own_fields_besides_ids_and_indices(event, fields):
     assert own_fields(event) == fields
 
 
-def test_names_are_tags():
+def test_the_names_of_types_are_their_tags():
     assert {name: wire_name(event) for name, event in EVENTS.items()} == {name: name for name in EVENTS}

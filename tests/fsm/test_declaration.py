@@ -64,7 +64,7 @@ WRONG = {
 
 
 @each("message", WRONG)
-def test_it_is_refused(message):
+def test_an_invalid_lifecycle_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Lifecycle(name="thing", initial="absent", final={"ended"}, edges=WRONG[message])
     assert str(caught.value) == f"table 'thing': {message}"
@@ -76,7 +76,7 @@ def test_a_final_state_that_no_edge_enters_is_refused():
     assert str(caught.value) == "table 'thing': state 'never' cannot be reached"
 
 
-def test_an_item_may_end_before_it_was_ever_seen():
+def test_a_final_state_may_be_entered_without_an_event():
     lifecycle = Lifecycle(
         name="thing",
         initial="absent",
@@ -86,7 +86,7 @@ def test_an_item_may_end_before_it_was_ever_seen():
     assert [*lifecycle.states] == ["absent", "pending", "dropped"]
 
 
-def test_a_right_one_is_accepted():
+def test_a_valid_lifecycle_is_accepted():
     assert [*Lifecycle(name="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == [
         "absent",
         "started",

@@ -18,12 +18,12 @@ def test_the_fields_of_usage_are_named_because_their_order_is_arbitrary():
         Usage(1, 2, 3)
 
 
-def test_an_item_of_no_kind_is_refused():
+def test_an_item_of_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match=r"^there is no item of kind 'poem'$"):
         Open("poem")
 
 
-def test_an_item_is_refused_without_what_its_added_event_must_show():
+def test_an_item_cannot_open_without_its_required_fields():
     with pytest.raises(ValueError, match=r"^an item of kind 'mcp_call' cannot open without server_label, name$"):
         Open("mcp_call", {"arguments": "{}"})
     assert Open("mcp_call", {"server_label": "wiki", "name": "search"}).kind == "mcp_call"
@@ -38,7 +38,7 @@ def test_a_finish_reason_of_another_api_is_refused():
 
 
 @pytest.mark.parametrize("make", [Run, lambda known: Progress(known, {}), Succeed, lambda known: Fail(known, "no")])
-def test_the_id_of_a_call_is_not_taken_for_that_of_its_item(make):
+def test_a_call_id_as_item_id_is_refused(make):
     with pytest.raises(ValueError, match=r"^'call_1' is a call_id; pass the item's id"):
         make("call_1")
     assert make("mcp_1").item_id == "mcp_1"
@@ -64,7 +64,7 @@ def test_the_id_of_a_call_is_not_taken_for_that_of_its_item(make):
         (lambda: Annotate({"type": "note"}), "Invalid value 'note'"),
     ],
 )
-def test_a_field_that_no_item_can_have_is_refused_where_the_delta_is_made(make, message):
+def test_a_delta_with_an_unknown_field_cannot_be_made(make, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         make()
 

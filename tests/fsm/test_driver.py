@@ -101,7 +101,7 @@ def test_the_events_of_an_answer_come_in_order():
     assert [event.sequence_number for event in stream.events] == [*range(10)]
 
 
-def test_what_is_known_only_of_a_whole_item_is_in_its_done_event_and_in_the_response():
+def test_final_fields_are_in_done_and_in_the_response():
     late = {"reasoning": {"encrypted_content": "sealed"}}
     driver = ResponseDriver(
         SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, final_fields=lambda item: late.get(item["type"], {})
@@ -113,7 +113,7 @@ def test_what_is_known_only_of_a_whole_item_is_in_its_done_event_and_in_the_resp
     assert driver.response["output"] == items[1::2]
 
 
-def test_what_fails_to_know_an_item_at_its_end_changes_nothing():
+def test_final_fields_that_raise_change_nothing():
     answers = [OverflowError("too large"), {"encrypted_content": "sealed"}]
 
     def late(_item):
@@ -157,7 +157,7 @@ class FailingWriter:
         return EventWriter().repeat(event)
 
 
-def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_probabilities():
+def test_an_unwritten_text_is_sent_with_the_next_one():
     writer = FailingWriter()
     driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
     entries = [{"token": letter, "bytes": [*letter.encode()], "logprob": -1.0, "top_logprobs": []} for letter in "abc"]
@@ -173,7 +173,7 @@ def test_a_text_that_could_not_be_written_comes_with_the_next_and_so_do_its_log_
     assert (part["text"], part["logprobs"]) == ("abc", entries)
 
 
-def test_what_a_shell_printed_and_could_not_be_written_is_not_in_its_output():
+def test_output_that_was_not_written_is_not_in_the_item():
     writer = FailingWriter()
     driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
     events = driver.feed([SHELL, Progress("", {"stdout": "é", "stderr": "x"})])
@@ -186,7 +186,7 @@ def test_what_a_shell_printed_and_could_not_be_written_is_not_in_its_output():
     assert (output["stdout"], output["stderr"]) == ("éb", "x")
 
 
-def test_what_a_shell_prints_is_not_joined_for_each_delta():
+def test_shell_output_is_not_joined_for_each_delta():
     driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
     driver.feed([SHELL, Progress("", {"stdout": "x" * 2**20})])
     peaks = []
@@ -238,7 +238,7 @@ def test_a_response_starts_once_and_is_queued_only_before():
     assert stream.finish()["status"] == "completed"
 
 
-def test_a_silence_is_an_event_in_every_open_state_and_changes_nothing():
+def test_silence_emits_keepalive_in_every_open_state():
     silent, plain = Stream(Silence()), Stream()
     for delta in (Enqueue(), Start(), Open("reasoning"), "Hm", "m", CODE, "1", Close(), Run("ci_1"), Succeed("ci_1"), "Yes", "."):
         events = plain.feed(delta)
@@ -251,12 +251,12 @@ def test_a_silence_is_an_event_in_every_open_state_and_changes_nothing():
     assert [event.sequence_number for event in silent.events] == [*range(len(silent.events))]
 
 
-def test_nothing_at_all_is_a_whole_response():
+def test_a_response_without_items_is_complete():
     assert Stream().feed(Finish()) == ["created", "in_progress", "completed"]
 
 
 @pytest.mark.parametrize("nothing", ["", Text("", ()), Refusal(""), Summary("")])
-def test_text_that_says_nothing_changes_nothing(nothing):
+def test_empty_text_changes_nothing(nothing):
     stream = Stream(Open("reasoning"), "Hm")
     assert stream.feed(nothing) == []
     assert stream.output("m.")[0]["content"] == [{"type": "reasoning_text", "text": "Hmm."}]
@@ -270,7 +270,7 @@ def test_leading_white_space_waits_for_other_text():
 
 
 @pytest.mark.parametrize("kind", ["message", "reasoning"])
-def test_an_item_of_white_space_is_no_item(kind):
+def test_a_message_of_only_white_space_is_not_added(kind):
     assert Stream(Open(kind), " ", "\n").output() == []
     assert Stream(Open(kind), " ").output(EndTurn("length")) == []
 
@@ -279,11 +279,11 @@ def test_white_space_inside_of_a_text_is_kept():
     assert Stream("a", " ", "\n", "b ").output()[0]["content"][0]["text"] == "a \nb "
 
 
-def test_text_that_utf8_cannot_carry_is_replaced_on_every_path():
+def test_lone_surrogates_are_replaced_on_every_path():
     assert Stream("\udc80", "é", "\udc80", Text("\ud800", ())).output()[0]["content"][0]["text"] == "\ufffdé\ufffd\ufffd"
 
 
-def test_frames_and_objects_say_the_same():
+def test_frames_and_objects_have_the_same_content():
     deltas = ["a", 'é"%d\n', "b", Refusal("no"), "c", Summary("short"), FUNCTION, "{", "}", Finish()]
     driver = ResponseDriver(SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
     frames = driver.feed(deltas)
@@ -337,12 +337,12 @@ def test_after_a_mark_that_is_not_there_only_the_end_of_the_part_is_searched_aga
     assert part["annotations"] == [{**URL, "start_index": 1027, "end_index": 1030}]
 
 
-def test_an_annotation_of_a_type_without_a_place_is_taken_as_it_is():
+def test_an_annotation_type_without_a_position_is_sent_unchanged():
     path = {"type": "file_path", "file_id": "f", "index": 0}
     assert Stream("a", Annotate(path, "a")).output()[0]["content"][0]["annotations"] == [path]
 
 
-def test_an_annotation_of_nothing_is_passed_over():
+def test_an_annotation_without_open_text_is_ignored():
     assert Stream(Open("message")).feed(Annotate(CITATION)) == []
     assert Stream(FUNCTION).feed(Annotate(CITATION)) == []
 
@@ -389,18 +389,18 @@ def test_log_probabilities_end_no_part_of_an_item_that_does_not_show_them():
     assert reasoning["content"] == [{"type": "reasoning_text", "text": "abc"}]
 
 
-def test_an_item_that_begins_ends_the_one_before():
+def test_opening_an_item_closes_the_active_one():
     output = Stream(Open("reasoning"), "Hm", Open("message", {"phase": "commentary"}), "Wait", FUNCTION, "{}").output()
     assert statuses(output) == [("rs_1", "completed"), ("msg_1", "completed"), ("fc_1", "completed")]
     assert output[1]["phase"] == "commentary"
 
 
-def test_text_that_an_item_cannot_take_ends_it_and_is_an_answer():
+def test_text_that_the_active_item_cannot_take_opens_a_message():
     output = Stream(SEARCH, "text").output()
     assert [item["type"] for item in output] == ["web_search_call", "message"]
 
 
-def test_a_call_without_arguments_is_a_whole_item():
+def test_a_call_without_arguments_is_a_complete_item():
     assert Stream(FUNCTION).output() == [
         {"id": "fc_1", "type": "function_call", "status": "completed", "name": "look_up", "call_id": "call_1", "arguments": "{}"}
     ]
@@ -409,7 +409,7 @@ def test_a_call_without_arguments_is_a_whole_item():
 @pytest.mark.parametrize(
     ("call_id", "expected"), [("call_of_mine", "call_of_mine"), ("of_mine", "call_of_mine"), ("", "call_1"), (None, "call_1")]
 )
-def test_a_call_id_is_kept_if_it_can_be(call_id, expected):
+def test_a_call_id_of_the_model_is_kept_if_it_is_valid(call_id, expected):
     assert Stream(Open("function_call", {"name": "f", "call_id": call_id})).output()[0]["call_id"] == expected
 
 
@@ -421,7 +421,7 @@ def test_a_search_of_tools_has_a_call_id_unless_it_is_said_to_have_none():
     assert [item["call_id"] for item in Stream(*searches).output()] == ["call_1", None]
 
 
-def test_no_call_id_is_used_twice_whoever_made_it():
+def test_no_call_id_is_used_twice():
     of_mine = Open("function_call", {"name": "f", "call_id": "call_1"})
     assert [item["call_id"] for item in Stream(of_mine, FUNCTION, of_mine).output()] == ["call_1", "call_2", "call_3"]
 
@@ -453,7 +453,7 @@ def test_a_tool_runs_and_ends_while_others_wait():
     assert (mcp["status"], code["status"], code["outputs"]) == ("failed", "completed", [])
 
 
-def test_an_empty_id_is_that_of_the_item_that_opened_last():
+def test_an_empty_item_id_means_the_last_open_item():
     stream = Stream(MCP, CODE)
     assert stream.feed(Run("")) == ["code_interpreter_call_code.done", "code_interpreter_call.interpreting"]
     stream.feed(Succeed(""), Fail("", "no"))
@@ -461,7 +461,7 @@ def test_an_empty_id_is_that_of_the_item_that_opened_last():
     assert stream.feed(Fail("", "no")) == []
 
 
-def test_what_leads_to_an_end_is_supplied():
+def test_missing_events_before_an_end_are_supplied():
     assert Stream(CODE).feed(Succeed("ci_1")) == [
         "code_interpreter_call_code.done",
         "code_interpreter_call.interpreting",
@@ -471,7 +471,7 @@ def test_what_leads_to_an_end_is_supplied():
     assert Stream(SEARCH).feed(Fail("ws_1", "no")) == ["output_item.done"]
 
 
-def test_a_result_that_a_type_must_show_is_empty_if_nothing_was_said():
+def test_a_missing_required_result_is_empty():
     assert Stream(MCP).output(Succeed("mcp_1"))[0]["output"] == ""
 
 
@@ -506,20 +506,20 @@ def test_an_approval_is_asked_for_at_once():
 
 @each("delta_type", [Run, Fail, Succeed, Progress])
 @each("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
-def test_what_a_tool_says_of_no_hosted_call_is_passed_over(delta_type, item_id):
+def test_a_tool_delta_without_a_hosted_call_is_ignored(delta_type, item_id):
     stream = Stream("a", FUNCTION, Close(), FUNCTION)
     rest = {Run: [], Succeed: []}.get(delta_type, ["no"] if delta_type is Fail else [{}])
     assert stream.feed(delta_type(item_id, *rest)) == []
 
 
-def test_a_call_that_makes_no_sense_fails_and_the_stream_goes_on():
+def test_a_rejected_call_fails_and_the_stream_continues():
     assert statuses(Stream(SEARCH, Reject("what?"), "Sorry").output()) == [("ws_1", "failed"), ("msg_1", "completed")]
     assert statuses(Stream(FUNCTION, Reject("what?")).output()) == [("fc_1", "completed")]
     assert Stream(Start()).feed(Reject("what?")) == []
 
 
 @pytest.mark.parametrize("empty", [Close(), EndPart(), Reject("what?")])
-def test_there_may_be_nothing_to_close(empty):
+def test_closing_without_an_active_item_changes_nothing(empty):
     assert Stream().feed(empty) == []
 
 
@@ -545,7 +545,7 @@ def test_every_end_is_legal_and_closes_what_is_open(end, status, item, waiting):
     assert Stream().finish(end)["status"] == status
 
 
-def test_an_end_says_why():
+def test_the_end_of_a_response_has_its_reason():
     assert Stream().finish(EndTurn("length"))["incomplete_details"] == {"reason": "max_output_tokens"}
     assert Stream().finish(EndTurn("content_filter"))["incomplete_details"] == {"reason": "content_filter"}
     assert Stream().finish(EndTurn("error"))["error"]["code"] == "server_error"
@@ -555,7 +555,7 @@ def test_an_end_says_why():
     }
 
 
-def test_a_turn_that_stops_inside_a_call_ends_the_response_incomplete_for_no_reason_that_the_api_knows():
+def test_a_turn_cut_inside_a_call_ends_the_response_without_a_reason():
     stream = Stream(MCP, Close(), Open("function_call", {"name": "f"}), '{"a"')
     response = stream.finish(EndTurn("cut", Usage(output_tokens=2)), "more")
     assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
@@ -576,7 +576,7 @@ def test_a_turn_that_stops_inside_a_call_of_any_name_ends_the_response_incomplet
     assert {name: response["output"][0][name] for name in shown} == shown
 
 
-def test_a_turn_cannot_stop_inside_of_what_is_no_call():
+def test_cutting_a_turn_inside_text_closes_it():
     assert statuses(Stream("a", EndTurn("cut"), "b", EndTurn("cut")).finish()["output"]) == [
         ("msg_1", "completed"),
         ("msg_2", "completed"),
@@ -600,7 +600,7 @@ def test_a_turn_that_stops_at_once_begins_the_response():
     assert Stream().feed(EndTurn("stop")) == ["created", "in_progress"]
 
 
-def test_the_response_is_shown_as_it_is_while_it_runs():
+def test_the_response_can_be_read_while_it_runs():
     stream = Stream("Hel")
     assert {name: stream.driver.response[name] for name in ("id", "status", "created_at", "completed_at", "usage", "error")} == {
         "id": "resp_1",
@@ -621,14 +621,14 @@ def test_a_response_may_have_its_id_already():
 
 
 @pytest.mark.parametrize("one", ["Hello", Finish(), Text("a", [])], ids=lambda one: type(one).__name__)
-def test_a_single_delta_in_place_of_several_is_refused(one):
+def test_feeding_a_single_delta_raises(one):
     stream = Stream()
     with pytest.raises(TypeError, match=r"^feed takes a list of deltas, not a single delta: "):
         stream.driver.feed(one)
     assert stream.feed("a")[:2] == ["created", "in_progress"]
 
 
-def test_what_is_no_delta_is_refused_and_what_came_before_it_is_not_lost():
+def test_a_wrong_delta_raises_and_earlier_events_are_kept():
     stream = Stream()
     with pytest.raises(TypeError, match=r"^not a delta: 3$"):
         stream.driver.feed([Start(), 3])
@@ -667,7 +667,7 @@ def test_a_patch_that_deletes_a_file_shows_a_diff_only_if_one_was_written():
 
 
 @pytest.mark.parametrize("ending", [Finish(), EndTurn("length"), Fault("server_error", "It broke.")])
-def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(ending) -> None:
+def test_an_unstored_response_has_store_false_in_its_last_event(ending) -> None:
     stream = Stream(Start(), "Hello", ending)
     first = as_json(stream.events[-1])
     last = as_json(stream.driver.mark_unstored())

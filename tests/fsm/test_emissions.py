@@ -18,7 +18,7 @@ def test_every_emission_is_part_of_some_lifecycle(name):
     assert BOUND[name].name in EMITTED
 
 
-def test_every_event_of_the_items_that_there_are_is_emitted():
+def test_every_event_type_is_emitted_by_some_lifecycle():
     never = {name for name in EVENTS if name not in EMITTED}
     assert never == {"error"}
 

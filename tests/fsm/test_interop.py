@@ -34,7 +34,7 @@ def test_a_trigger_enters_the_next_state_and_carries_out_the_effects_in_order() 
     assert (visitor.push(), visitor.state, effects) == (True, "locked", ["unlock", "count", "lock"])
 
 
-def test_without_a_model_the_machine_itself_is_moved() -> None:
+def test_without_a_model_the_machine_is_its_own_model() -> None:
     machine = as_transitions(TURNSTILE, print)
     assert (machine.kick(), machine.state, machine.get_state("broken").final) == (True, "broken", True)
 

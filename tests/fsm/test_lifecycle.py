@@ -62,7 +62,7 @@ def test_every_illegal_trigger_is_refused(name):
             assert caught.value.legal == tuple(state.rows)
 
 
-def test_the_refusal_says_what_would_have_been_legal():
+def test_an_illegal_transition_lists_the_legal_triggers():
     with pytest.raises(IllegalTransition, match=r"^door: 'shut' is illegal in state 'ajar'; legal: append, cut$"):
         DOOR.states["ajar"].row("shut")
     with pytest.raises(IllegalTransition, match=r"^door: 'cut' is illegal in state 'gone'; legal: nothing$"):
@@ -78,7 +78,7 @@ def test_an_emission_has_the_subject_record_and_returns_the_event():
     assert (opening.event, opening.name, str(opening)) == (Created, "response.created", "response.created")
 
 
-def test_what_an_edge_has_recorded_can_be_undone():
+def test_restore_undoes_an_edge():
     door = Door(DOOR.states["shut"])
     saved = door.save()
     door.state, (opening,) = door.state.row("open")
@@ -106,6 +106,6 @@ def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
     }
 
 
-def test_what_is_driven_is_what_is_declared():
+def test_declared_has_every_lifecycle():
     assert (DECLARED.response, DECLARED.items) == (RESPONSE, LIFECYCLES)
     assert [lifecycle.name for lifecycle in LIFECYCLES.values()] == [*LIFECYCLES]

@@ -123,7 +123,7 @@ def test_the_framing_and_the_machine_of_its_edges_agree(triggers):
         assert model.state == run.state.name
 
 
-def test_a_trigger_that_only_others_have_is_unknown_to_the_machine():
+def test_a_trigger_of_another_table_is_illegal():
     assert not Model(DECLARED.items["function_call"]).fire("annotate")
     with pytest.raises(IllegalTransition):
         start_of("function_call").state.row("annotate")

@@ -52,7 +52,7 @@ def test_an_emission_cannot_be_called():
         done(None)
 
 
-def test_a_state_whose_text_streams_comes_back_to_itself():
+def test_a_streaming_state_stays_on_append():
     for lifecycle in LIFECYCLES.values():
         for state in lifecycle.states.values():
             emission = stream_of(state)
@@ -60,7 +60,7 @@ def test_a_state_whose_text_streams_comes_back_to_itself():
                 assert state.rows["append"] == (state, (emission,))
 
 
-def test_an_event_that_was_returned_changes_no_more():
+def test_a_returned_event_does_not_change_later():
     driver = ResponseDriver({"model": "m"}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
     frames = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
     deltas = ["Hel", "lo", " world", Finish()]

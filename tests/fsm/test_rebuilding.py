@@ -113,7 +113,7 @@ SERVED = [
 ]
 
 
-def test_what_tools_and_annotations_said_is_taken_up_too() -> None:
+def test_tool_results_and_annotations_are_restored() -> None:
     driver = ResponseDriver(
         response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000
     )
@@ -125,13 +125,13 @@ def test_what_tools_and_annotations_said_is_taken_up_too() -> None:
 
 
 @each("path", RECORDINGS, ids=lambda path: path.stem)
-def test_what_was_written_before_the_cut_is_in_the_response_after_it(path) -> None:
+def test_text_before_a_cut_is_in_the_response(path) -> None:
     *frames, _ = replay_frames(read(path))
     driver = taken_up(frames)
     assert (driver.ended, driver.response) == (True, body_of(frames[-1])["response"])
 
 
-def test_a_driver_that_has_taken_up_a_text_can_go_on_with_it() -> None:
+def test_a_resumed_driver_can_continue_a_text() -> None:
     *frames, _ = replay_frames(read(RECORDINGS[0].with_name("text.jsonl")))
     cut = next(place for place, frame in enumerate(frames) if b"output_text.done" in frame)
     driver = taken_up(frames[:cut])
@@ -139,7 +139,7 @@ def test_a_driver_that_has_taken_up_a_text_can_go_on_with_it() -> None:
     assert (wrong(stream), driver.response["output"][-1]["content"][0]["text"][-10:]) == (set(), " And more.")
 
 
-def test_what_is_no_event_is_left_out() -> None:
+def test_frames_that_are_not_events_are_skipped() -> None:
     *frames, _ = replay_frames(read(RECORDINGS[0].with_name("text.jsonl")))
     strange = [*frames[:5], b"data: 3\n\n", b"data: {\n\n", frames[0], b'data: {"type":"hologram","sequence_number":8}\n\n']
     first, *rest = map(body_of, taken_up(strange).feed([LOST]))
@@ -157,7 +157,7 @@ def test_an_item_whose_last_event_cannot_be_read_ends_with_the_response() -> Non
     assert [event["item"]["id"] for event in ends if event["type"].endswith("item.done")] == ["msg_1", "rs_1"]
 
 
-def test_a_refusal_that_was_only_begun_stays_a_refusal() -> None:
+def test_an_interrupted_refusal_is_restored_as_a_refusal() -> None:
     driver = ResponseDriver(
         response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_000
     )
@@ -175,7 +175,7 @@ def test_an_event_leads_to_one_state_only(lifecycle) -> None:
     assert [found for found in states.values() if len(found) > 1] == []
 
 
-def test_an_item_that_was_closed_without_an_event_is_closed_when_another_was_begun():
+def test_an_item_closed_without_an_event_is_restored_as_closed():
     driver = ResponseDriver(
         response_settings({"model": "m"}), writer=SseWriter(DIALECTS["openai"]), ids=SequentialIds(), clock=lambda: 1_700_000_000
     )
@@ -187,7 +187,7 @@ def test_an_item_that_was_closed_without_an_event_is_closed_when_another_was_beg
 
 
 @given(st.data())
-def test_a_stream_with_lost_events_is_ended_with_the_next_number(data) -> None:
+def test_a_resumed_stream_continues_the_numbers(data) -> None:
     path = data.draw(st.sampled_from(RECORDINGS))
     *frames, _ = replay_frames(read(path))
     first = data.draw(st.integers(0, len(frames) - 1))

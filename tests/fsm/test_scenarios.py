@@ -21,7 +21,7 @@ def test_every_scenario(holds, scenario):
 
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.stem)
-def test_what_once_went_wrong(kept, holds):
+def test_counterexamples_of_the_past_are_legal(kept, holds):
     holds(from_json(json.loads(kept.read_text())))
 
 

@@ -50,7 +50,7 @@ def test_a_state_is_linked_to_those_that_follow_and_shows_its_triggers():
     ]
 
 
-def test_a_state_knows_the_shortest_way_to_fire_each_trigger():
+def test_a_state_has_the_shortest_path_to_each_trigger():
     assert {name: state.paths for name, state in TASK.states.items()} == {
         "queued": {"start": ("start",), "lose": ("lose",), "wait": ("start", "wait"), "end": ("start", "end")},
         "running": {"wait": ("wait",), "end": ("end",)},
@@ -199,7 +199,7 @@ def test_a_total_table_answers_each_trigger_in_each_state():
     assert {name: set(state.rows) for name, state in total.states.items()} == {"dark": set(Push), "lit": set(Push)}
 
 
-def test_what_is_total_may_differ_from_state_to_state():
+def test_total_may_list_the_triggers_of_each_state():
     Table("thing", "a", GOOD, {"c"}, total={"a": ["go"], "b": ["end"]})
 
 

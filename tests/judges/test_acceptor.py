@@ -43,15 +43,15 @@ def test_every_tail_of_a_legal_stream_has_no_finding(name):
 
 
 @each("name", BROKEN)
-def test_a_broken_stream_has_a_finding_of_the_rule_it_is_named_after(name):
+def test_each_broken_stream_has_a_finding_for_the_rule_in_its_name(name):
     assert name.split("-")[0] in {one.rule for one in findings(BROKEN[name])}
 
 
-def test_a_stream_that_begins_with_0_is_whole_if_nobody_says_otherwise():
+def test_a_stream_that_begins_with_0_counts_as_complete():
     assert summaries(dropped("message", 1), first_sequence_number=None) == [("R1", 1, "comes before the stream has opened")]
 
 
-def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
+def test_a_finding_has_its_place_the_received_event_and_the_legal_ones():
     assert findings(dropped("function-call", 5)) == [
         Finding(
             rule="R10",
@@ -67,17 +67,17 @@ def test_a_finding_says_where_it_is_what_came_and_what_would_have_been_legal():
     ]
 
 
-def test_what_is_legal_is_said_in_the_words_of_the_dialect():
+def test_expected_events_have_the_names_of_the_dialect():
     bodies = [OPEN_RESPONSES.convert(body) for body in dropped("reasoning", 6)]
     assert findings(bodies, dialect="open_responses")[0].expected == ("response.reasoning.delta", "response.reasoning.done")
 
 
 @pytest.mark.parametrize("name", ["reasoning", "fault-said"])
-def test_the_words_of_one_dialect_are_not_those_of_the_other(name):
+def test_open_responses_names_are_unknown_in_openais_dialect(name):
     assert {one.rule for one in findings(LEGAL[name], dialect="open_responses")} == {"R14"}
 
 
-def test_a_stream_that_is_cut_says_what_was_open():
+def test_a_truncated_stream_lists_its_open_items():
     (finding,) = findings(LEGAL["fault"][:8])
     assert (finding.rule, finding.event, finding.received) == ("R3", 8, "")
     assert (
@@ -108,7 +108,7 @@ def test_the_empty_stream_does_not_end():
         (edited("message", 4, "item_id", "msg_1"), [("R7", 4, "item_id is 'msg_1', but that of item 0 is 'msg_0'")]),
     ],
 )
-def test_one_fault_is_found_once(bodies, findings):
+def test_one_error_is_reported_once(bodies, findings):
     without_shapes = [one for one in summaries(bodies) if one[0] != "R14"]
     assert without_shapes == findings
 
@@ -126,7 +126,7 @@ def test_numbers_that_skip_go_on_from_there():
     assert summaries(bodies) == [("R2", 5, "sequence_number is 8 instead of 5")]
 
 
-def test_a_number_that_comes_late_is_found_after_a_delta_with_the_expected_one():
+def test_a_wrong_number_is_found_on_the_fast_path():
     numbers = {6: 9, 7: 10, 8: 7, **{place: place - 1 for place in range(9, 16)}}
     bodies = stream(message(0, *text_part(0, *"abcdefgh")))
     bodies = [{**body, "sequence_number": numbers.get(place, place)} for place, body in enumerate(bodies)]
@@ -136,7 +136,7 @@ def test_a_number_that_comes_late_is_found_after_a_delta_with_the_expected_one()
     ]
 
 
-def test_an_event_that_could_not_be_read_is_no_fault_of_the_others():
+def test_an_unreadable_event_causes_no_findings_in_later_events():
     bodies = LEGAL["message"]
     for place in (4, 6, 7, 8):
         acceptor = Acceptor()
@@ -149,7 +149,7 @@ def test_an_event_that_could_not_be_read_is_no_fault_of_the_others():
     assert [one for place in range(1, len(bodies)) for one in acceptor.feed(bodies[place])] == []
 
 
-def test_items_that_are_written_at_once_are_found_at_each_turn_unless_permitted():
+def test_interleaved_items_are_found_unless_permitted():
     bodies = BROKEN["R10-two-items-at-once"]
     assert {one.rule for one in findings(bodies)} == {"R10"}
     assert findings(bodies, permissive=True) == []
@@ -160,12 +160,12 @@ def test_calls_may_wait_while_another_item_is_written():
     assert findings(stream([*waiting[:4], *message(1, *text_part(0, "hi")), *waiting[4:]])) == []
 
 
-def test_an_event_before_its_item_is_added_is_found_and_the_item_judged_all_the_same():
+def test_an_event_before_added_is_found_and_its_item_is_still_judged():
     bodies = numbered([body for body in LEGAL["function-call"] if body["type"] != "response.output_item.added"])
     assert [(one.rule, one.item) for one in findings(bodies)] == [("R7", "fc_0"), ("R7", "fc_1")]
 
 
-def test_the_kind_of_an_item_that_was_not_added_is_told_by_its_events_or_not_at_all():
+def test_the_kind_of_an_unadded_item_is_inferred_from_its_events():
     events = function_call(0, "{}")[1:]
     for body in events:
         if "item_id" in body:
@@ -177,14 +177,14 @@ def test_the_kind_of_an_item_that_was_not_added_is_told_by_its_events_or_not_at_
     assert [(one.rule, one.kind, one.state) for one in findings(bodies)] == [("R7", None, "unknown")] * 2
 
 
-def test_another_item_at_an_index_that_is_taken_is_an_item_all_the_same():
+def test_an_item_at_a_taken_index_is_still_judged():
     second = [{**body, "output_index": 0} for body in message(1, *text_part(0, "hi"))]
     bodies = stream([*message(0, *text_part(0, "hi")), *second])
     assert summaries(bodies)[0] == ("R7", 8, "output_index 0 already belongs to msg_0")
     assert {one.rule for one in findings(bodies)} == {"R7", "R13"}
 
 
-def test_an_event_without_a_place_is_malformed_and_nothing_else():
+def test_an_event_without_an_index_is_only_malformed():
     for name in ("response.output_item.added", "response.output_text.delta"):
         bodies = stream([{"type": name}])
         assert {one.rule for one in findings(bodies)} == {"R14"}
@@ -198,7 +198,7 @@ def test_an_item_after_an_error_event_is_found():
     assert ("R4", 3, "an item begins after an error event") in summaries(BROKEN["R4-item-after-error-event"])
 
 
-def test_a_stream_is_judged_alike_on_the_fast_path():
+def test_the_fast_path_gives_the_same_findings():
     pieces = [str(number) for number in range(100)]
     bodies = stream(message(0, *text_part(0, *pieces)))
     assert findings(bodies) == []
@@ -217,7 +217,7 @@ def test_a_stream_is_judged_alike_on_the_fast_path():
     assert {one.rule for one in findings(without)} == {"R2"}
 
 
-def test_obfuscation_is_no_part_of_the_text():
+def test_obfuscation_does_not_change_the_text():
     bodies = [
         {**body, "obfuscation": "x" * place} if body["type"].endswith(".delta") else body
         for place, body in enumerate(LEGAL["message"])
@@ -227,7 +227,7 @@ def test_obfuscation_is_no_part_of_the_text():
 
 @pytest.mark.long
 @pytest.mark.parametrize("value", [None, True, 1.5, "x", [[]], {}, [{"a": [None]}]])
-def test_values_of_any_type_are_found_and_not_raised(value):
+def test_values_of_any_type_give_findings_and_never_raise(value):
     for name, bodies in LEGAL.items():
         for place, body in enumerate(bodies):
             for field in body:
@@ -249,13 +249,13 @@ def test_unknown_kinds_of_item_are_found_and_followed():
     assert {(one.rule, one.message) for one in findings(bodies)} == {("R14", "the API has no item of type 'telepathy'")}
 
 
-def test_a_usage_whose_numbers_are_none_does_not_add_up():
+def test_usage_with_non_numbers_does_not_add_up():
     bodies = copy.deepcopy(LEGAL["message"])
     bodies[-1]["response"]["usage"]["total_tokens"] = 19
     assert summaries(bodies) == [("R13", 10, "usage does not add up: 11 and 7 are not 19")]
 
 
-def test_a_long_text_is_folded_and_still_compared():
+def test_a_long_text_is_hashed_and_still_compared():
     pieces = [f"{number} " for number in range(10_000)]
     whole = "".join(pieces)
     for whole_text, wrong in [
@@ -273,7 +273,7 @@ def test_a_long_text_is_folded_and_still_compared():
         assert text.compare(whole_text) is None
 
 
-def test_a_text_whose_beginning_is_not_known_is_what_it_is_said_to_be():
+def test_the_first_full_text_without_its_deltas_is_accepted():
     text = TextDigest(complete=False)
     text.add("end")
     assert text.compare("whole") is None
@@ -294,7 +294,7 @@ def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():
     assert LogprobsDigest().rebuild("anything")
 
 
-def test_digests_see_values_and_not_how_they_are_written():
+def test_digests_ignore_how_a_value_is_written():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -327,7 +327,7 @@ def with_unknown(name, unknown, before):
     return numbered([*LEGAL[name][:place], {"output_index": 0, **unknown}, *LEGAL[name][place:]])
 
 
-def test_an_unknown_event_after_its_item_was_done_comes_too_late():
+def test_an_unknown_event_after_done_breaks_r7():
     bodies = with_unknown("code", {"type": "response.telepathy"}, "response.completed")
     assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged"), ("R7", "error")}
 
@@ -348,7 +348,7 @@ def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
         ),
     ],
 )
-def test_what_an_item_may_not_say_of_its_progress_is_found(bodies, fault):
+def test_illegal_contents_of_an_item_are_found(bodies, fault):
     assert fault in summaries(bodies)
 
 
@@ -359,7 +359,7 @@ def test_what_an_item_may_not_say_of_its_progress_is_found(bodies, fault):
         (6, "item", {"action": {"commands": ["pwd"]}}, ("R9", 6, "the item's commands are not the 1 that were done")),
     ],
 )
-def test_a_command_with_another_place_or_text_is_found(place, field, value, fault):
+def test_a_command_with_a_wrong_index_or_text_is_found(place, field, value, fault):
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     assert findings(bodies) == []

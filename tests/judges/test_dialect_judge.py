@@ -102,7 +102,7 @@ def test_a_broken_stream_names_its_rule_and_place(data, rule, line, received):
     assert verdict(data).rules[rule] == len(findings)
 
 
-def test_another_content_type():
+def test_a_wrong_content_type_breaks_the_framing_rule():
     assert "M12" in verdict(framed(EVENTS), content_type="text/plain").rules
     assert "C8" in verdict(chunked(CHUNKS), content_type="text/plain").rules
 

@@ -141,7 +141,7 @@ def test_broken_messages(rule, events):
     assert rule in rules(events)
 
 
-def test_a_call_that_is_not_whole_needs_no_reason():
+def test_a_response_that_ends_in_an_unfinished_call_needs_no_reason():
     cut = block(0, "tool_use", {"type": "input_json_delta", "partial_json": '{"a'}, id="t", name="f", input={})
     assert rules([START, *cut, *ended()]) == []
 

@@ -65,7 +65,7 @@ def is_legal(event, body, kind, name, value):
     return known[name] == value and (value is not None or presence(kind, name) not in {("optional", False), ("outbound", False)})
 
 
-def test_the_samples_are_of_every_event_and_every_item():
+def test_the_samples_cover_every_event_and_item():
     assert {name for name, _ in SAMPLES} == EVENTS.keys() - UNSEEN
     assert {kind for _, kind in SAMPLES if kind} == ITEMS.keys()
     assert [field_findings(EVENTS[name], body) for (name, _), body in SAMPLES.items()] == [[]] * len(SAMPLES)
@@ -87,7 +87,7 @@ def test_every_field_is_judged_as_its_type_says(name):
 
 
 @each("name", sorted(EVENTS.keys() - UNSEEN))
-def test_a_field_that_is_required_is_missed(name):
+def test_a_missing_required_field_is_found(name):
     for (_, kind), sample in [one for one in SAMPLES.items() if one[0][0] == name]:
         for field in msgspec.structs.fields(ITEMS[kind] if kind else EVENTS[name]):
             holder = sample["item"] if kind else sample
@@ -105,7 +105,7 @@ def test_a_field_that_is_required_is_missed(name):
         (None, Finding("R14", "delta: stdout is null", "null")),
     ],
 )
-def test_what_a_command_prints_is_text(stdout, wrong):
+def test_the_output_of_a_command_must_be_text(stdout, wrong):
     about = {"type": "shell_call_output", "id": "sho_0", "call_id": "call_s", "max_output_length": None, "output": []}
     printed = {"stdout": "hi", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
     delta = ("shell_call_output_content.delta", {"command_index": 0, "delta": {"stdout": stdout, "stderr": ""}})
@@ -116,7 +116,7 @@ def test_what_a_command_prints_is_text(stdout, wrong):
     assert (finding.rule, finding.message, finding.deviation) == ("R14", wrong.message, wrong.deviation)
 
 
-def test_names_that_anybody_chooses_are_quoted():
+def test_field_names_chosen_by_users_are_quoted():
     (name,) = (key for key in SAMPLES if key == ("response.output_item.done", "file_search_call"))
     sample = SAMPLES[name]
     results = [{"attributes": {"secret": []}}]
@@ -124,7 +124,7 @@ def test_names_that_anybody_chooses_are_quoted():
     assert wrong.message == "attributes: 'secret' is an array"
 
 
-def test_an_event_that_is_no_dict_is_read_all_the_same():
+def test_an_event_may_be_any_mapping():
     body = msgspec.structs.asdict(EVENTS["error"]("it broke"))
     assert field_findings(EVENTS["error"], {**body, "type": wire_name(EVENTS["error"]), "stream_id": "", "agent": None}) == []
 
@@ -136,7 +136,7 @@ def nested(depth):
     return value
 
 
-def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
+def test_a_finding_truncates_a_long_value():
     assert [quote(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
         '"it\'s"',
         f"'{'y' * 200}'…",
@@ -148,12 +148,12 @@ def test_a_finding_quotes_no_more_of_a_value_than_can_be_read():
     ]
 
 
-def test_what_is_nested_too_deeply_to_be_compared_is_taken_for_equal():
+def test_values_nested_too_deeply_count_as_equal():
     deep = {"a": nested(5000), "b": 1}
     assert loose_digests(deep) == digests({"a": nested(6000), "b": 1})
 
 
-def test_a_command_that_no_event_began_has_no_text_to_compare():
+def test_a_command_without_an_added_event_is_not_compared():
     about = {"type": "shell_call", "id": "sh_0", "call_id": "call_s", "action": {"commands": []}, "status": "in_progress"}
     delta = ("shell_call_command.delta", {"command_index": 0, "delta": "ls"})
     bodies = numbered(stream(item(0, about, {"status": "completed"}, delta)))

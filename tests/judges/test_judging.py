@@ -36,12 +36,12 @@ def test_bytes_are_one_chunk_and_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00\xff" * 100, b"\n\n\n", b"<html>\n</html>\n", b": keep alive\n\n"])
-def test_bytes_that_are_no_stream_are_not_readable(garbage) -> None:
+def test_bytes_without_events_are_unreadable(garbage) -> None:
     assert not judge([garbage]).readable
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b"[" * 100_000, b"\xff\xfe", b"null", b'"text"'])
-def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(data) -> None:
+def test_data_that_is_not_an_object_is_found_and_judging_continues(data) -> None:
     verdict = judge([FRAMES.replace(b"event: response.completed", b"event: x\ndata: " + data + b"\n\nevent: response.completed")])
     findings = [one for one in verdict.findings if one.message.startswith("the data is not a JSON object")]
     assert [(one.rule, one.event, one.received) for one in findings] == [("R5", 2, "x")]
@@ -49,7 +49,7 @@ def test_data_that_is_no_object_is_found_and_the_rest_is_judged_all_the_same(dat
 
 
 @pytest.mark.parametrize("body", [b'{"type": {}}', b'{"type": ["response.created"]}', rb'{"type": "\ud800"}', b"{}"])
-def test_an_event_of_no_name_is_none(body) -> None:
+def test_an_event_without_a_name_breaks_r14(body) -> None:
     verdict = judge([b"data: " + body + b"\n\n"])
     assert (verdict.events, verdict.rules.get("R14"), verdict.status) == (1, 1, None)
 
@@ -72,7 +72,7 @@ def test_lines_without_framing_are_read_however_they_are_split() -> None:
     assert [one.line for one in (*apart.feed(b"{}\n\r\n\n{}"), *apart.feed(b"\r"), *apart.feed(b"\n\n{}\n"))] == [1, 4, 6]
 
 
-def test_a_line_without_end_is_held_no_longer_than_an_event() -> None:
+def test_an_endless_line_is_dropped_at_the_size_limit() -> None:
     whole, blank = JsonLines(limit=20), JsonLines(limit=20)
     (message,) = whole.feed(b'{"type": "a line that is too long"}\n')
     assert (message.data, message.overlong, message.line) == ("", True, 1)
@@ -86,7 +86,7 @@ def test_a_line_without_end_is_held_no_longer_than_an_event() -> None:
 
 
 @pytest.mark.parametrize("text", [rb'"\ud800"', b"1e999", b"9" * 100, b"[" * 900 + b"]" * 900])
-def test_values_that_only_some_readers_take_are_read(text) -> None:
+def test_lone_surrogates_and_huge_numbers_are_read(text) -> None:
     assert not messages(FRAMES.replace(b'"metadata"', b'"metadata"').replace(b'"model": "m"', b'"model": "m", "x": ' + text))
 
 
@@ -105,7 +105,7 @@ def test_values_that_only_some_readers_take_are_read(text) -> None:
         (b"data: {}" + b" " * (65 * 2**20) + b"\n\n" + FRAMES, "the event is too long to be judged"),
     ],
 )
-def test_each_fault_of_framing_is_found(frames, message) -> None:
+def test_each_framing_error_is_found(frames, message) -> None:
     assert any(text.startswith(message) for text in messages(frames))
 
 
@@ -117,11 +117,11 @@ def test_the_media_type_is_judged_where_it_is_known():
         assert len(judging.end().findings) == count
 
 
-def test_comments_are_no_fault() -> None:
+def test_comments_have_no_finding() -> None:
     assert judge([b": hello\n\n" + FRAMES.replace(b"data: {", b": alive\ndata: {")]).legal
 
 
-def test_the_end_marker_has_to_be_there_and_to_be_the_end() -> None:
+def test_the_end_marker_must_come_last() -> None:
     assert messages(FRAMES.removesuffix(DONE), rule="R3") == ["the stream has no end marker [DONE]"]
     assert messages(FRAMES, DONE, rule="R3") == ["comes after the end marker [DONE]"]
 
@@ -131,7 +131,7 @@ def test_a_terminal_event_without_a_response_gives_no_status() -> None:
     assert judge([b"event: response.failed\ndata: " + body + b"\n\n"]).status is None
 
 
-def test_findings_without_end_are_counted_and_not_kept() -> None:
+def test_findings_beyond_the_limit_are_only_counted() -> None:
     judging = Judge()
     for number in range(3 * MAX_LISTED):
         judging.feed(b'event: x\ndata: {"type": "x", "sequence_number": %d, "more": 1}\n\n' % (2 * number))

@@ -42,17 +42,17 @@ def test_every_deviation_is_played_to_the_clients_unless_it_is_of_a_file_or_not_
 
 
 @pytest.mark.parametrize("name", LEGAL_TURNS)
-def test_what_clients_are_played_is_legal_but_for_the_deviation(name) -> None:
+def test_the_streams_for_clients_have_only_their_deviation(name) -> None:
     assert deviations_played(LEGAL_TURNS[name]) == set()
 
 
 @each("name", PLAYED)
-def test_a_deviation_is_called_by_its_name(name) -> None:
+def test_a_finding_names_its_deviation(name) -> None:
     assert deviations_played(PLAYED[name]) == {name.partition(",")[0]}
 
 
 @each("name", BREAKING)
-def test_what_breaks_a_client_is_an_error(name) -> None:
+def test_a_stream_that_breaks_a_client_has_an_error(name) -> None:
     assert BREAKING[name].breaks
     assert any(one.startswith("error") for one in deviations_played(BREAKING[name]))
 
@@ -72,7 +72,7 @@ def test_what_breaks_a_client_is_an_error(name) -> None:
         (BROKEN["R10-failed-but-completed"], {"status-of-tool"}),
     ],
 )
-def test_a_single_deviation_is_called_by_its_name(bodies, seen) -> None:
+def test_each_deviation_has_its_name(bodies, seen) -> None:
     assert deviations_in(bodies) == seen
 
 
@@ -112,7 +112,7 @@ def test_the_end_may_show_other_encryptions_and_nulls() -> None:
     assert deviations_in(bodies) == {"error R13"}
 
 
-def test_a_call_may_be_added_whole_but_not_be_written_again() -> None:
+def test_a_call_may_be_added_complete_but_not_streamed_again() -> None:
     bodies = whole_call()
     assert deviations_in(bodies) == {"begins-whole"}
     delta = {"type": "response.custom_tool_call_input.delta", "item_id": "ctc_0", "output_index": 0, "delta": "go"}

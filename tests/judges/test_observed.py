@@ -45,7 +45,7 @@ def is_illegal(bodies):
 
 
 @each_stream
-def test_what_a_real_service_sent_is_legal_unless_a_client_breaks_on_it(path) -> None:
+def test_an_observed_stream_has_no_error_unless_a_client_breaks(path) -> None:
     verdict = judge([path.read_bytes()])
     errors = {one.rule for one in verdict.findings if one.severity == "error"}
     assert errors == BREAKING.get(path.stem, set())
@@ -91,7 +91,7 @@ def test_an_event_sent_twice_is_an_error(path) -> None:
 
 @pytest.mark.long
 @EVERY
-def test_another_text_is_an_error(path) -> None:
+def test_a_text_that_differs_from_its_deltas_is_an_error(path) -> None:
     for bodies in streams(path):
         for place, body in enumerate(bodies):
             for field in ("delta", "text", "arguments", "code", "diff", "command"):

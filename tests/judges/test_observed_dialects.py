@@ -47,7 +47,7 @@ def judged(events, api=None, **options):
 
 
 @EVERY
-def test_a_real_stream_has_exactly_these_findings(name) -> None:
+def test_each_observed_stream_has_exactly_its_findings(name) -> None:
     api, events, findings = STREAMS[name]
     judge = AnyJudge()
     judge.feed(encoded(events))
@@ -74,7 +74,7 @@ LEGAL_MESSAGES = [name for name, (api, *_) in STREAMS.items() if api == "message
 
 
 @pytest.mark.parametrize("name", LEGAL_MESSAGES)
-def test_a_fault_of_order_in_messages_is_an_error(name) -> None:
+def test_a_wrong_order_in_messages_is_an_error(name) -> None:
     _, events, _ = STREAMS[name]
     events = [event for event in events if event["type"] != "ping"]
     for place, event in enumerate(events):
@@ -96,7 +96,7 @@ def choices_of(chunk):
 
 
 @pytest.mark.parametrize("name", LEGAL_CHAT)
-def test_a_fault_of_order_in_chat_is_an_error(name) -> None:
+def test_a_wrong_order_in_chat_is_an_error(name) -> None:
     _, events, _ = STREAMS[name]
     ends = [place for place, chunk in enumerate(events) if any(choice.get("finish_reason") for choice in choices_of(chunk))]
     assert not judged([chunk for place, chunk in enumerate(events) if place not in ends], "chat").legal

@@ -59,7 +59,7 @@ def verdicts(bodies, dialect="openai"):
 
 
 @every_part
-def test_both_accept_what_the_driver_says_in_both_dialects(part):
+def test_both_judges_accept_the_drivers_streams_in_both_dialects(part):
     for seed in seeds(part):
         assert verdicts(stream(Seeded(seed))) == (set(), set()), seed
         assert verdicts(stream(Seeded(seed), dialect="open_responses"), "open_responses") == (set(), set()), seed
@@ -92,7 +92,7 @@ def test_both_accept_the_same_mutants_of_mutants(part):
         assert bool(by_acceptor) == bool(by_oracle), (seed, by_acceptor, by_oracle)
 
 
-def test_both_judge_the_corpus_alike():
+def test_both_judges_agree_on_the_corpus():
     for name, bodies in {**LEGAL, **BROKEN}.items():
         by_acceptor, by_oracle = verdicts(bodies)
         assert bool(by_acceptor) == bool(by_oracle) == (name in BROKEN), name
@@ -106,7 +106,7 @@ def test_an_item_that_comes_whole_may_have_content_without_events():
     assert verdicts(bodies) == (set(), set())
 
 
-def test_a_stream_of_the_other_dialect_says_the_same():
+def test_a_stream_in_open_responses_has_the_same_content():
     for seed in range(SEED, SEED + 20):
         bodies = [from_open_responses(body) for body in stream(Seeded(seed), dialect="open_responses")]
         assert [body["type"] for body in bodies] == [body["type"] for body in stream(Seeded(seed))]
@@ -135,7 +135,7 @@ def judged_alike(bodies):
 
 
 @pytest.mark.parametrize("item_ends", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_every_pair_of_events_of_one_index_is_judged_alike(item_ends):
+def test_both_judges_agree_on_every_pair_of_events_of_one_item(item_ends):
     opening, ending = LEGAL["message"][:2], LEGAL["message"][-1]
     events = samples()
     assert {body["type"] for body in events} == {*EVENTS}
@@ -145,7 +145,7 @@ def test_every_pair_of_events_of_one_index_is_judged_alike(item_ends):
 
 
 @every_part
-def test_any_events_of_one_index_are_judged_alike(part):
+def test_both_judges_agree_on_any_events_of_one_item(part):
     events = samples()
     for seed in seeds(part):
         chance = Seeded(seed)

@@ -41,15 +41,15 @@ def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
 
 
 @each("name", BROKEN)
-def test_a_broken_stream_breaks_the_rule_it_is_named_after(name):
+def test_each_broken_stream_breaks_the_rule_in_its_name(name):
     assert name.split("-")[0] in {finding.rule for finding in check(BROKEN[name])}
 
 
-def test_a_violation_says_where_and_what():
+def test_an_oracle_finding_has_its_event_and_message():
     assert check(BROKEN["R2-skips"]) == [Finding("R2", "sequence_number is 99 instead of 4", event=4)]
 
 
-def test_a_changed_name_is_a_violation():
+def test_a_changed_function_name_breaks_r7():
     bodies = [dict(body) for body in LEGAL["function-call"]]
     bodies[5]["name"] = "another"
     message = "response.function_call_arguments.done has another id or name than item 0"
@@ -63,7 +63,7 @@ def test_the_empty_stream_neither_opens_nor_ends():
     ]
 
 
-def test_every_prefix_of_a_legal_stream_lacks_its_end():
+def test_every_proper_prefix_of_a_legal_stream_has_no_end():
     for bodies in LEGAL.values():
         for length in range(len(bodies)):
             assert "R3" in {finding.rule for finding in check(bodies[:length])}
@@ -90,7 +90,7 @@ def test_every_event_sent_twice_breaks_a_rule():
                 assert check(numbered([*bodies[: place + 1], *bodies[place:]])), (name, place, body["type"])
 
 
-def test_every_two_neighbours_swapped_break_a_rule_unless_they_are_of_two_items():
+def test_swapping_two_events_of_one_item_breaks_a_rule():
     for name, bodies in LEGAL.items():
         if name == "message-annotated":  # an annotation may come at any time
             continue
@@ -102,7 +102,7 @@ def test_every_two_neighbours_swapped_break_a_rule_unless_they_are_of_two_items(
                 assert check(swapped), (name, place, one["type"], other["type"])
 
 
-def test_openai_words_are_no_words_of_open_responses():
+def test_openais_event_names_are_errors_in_open_responses():
     findings = check_open_responses(LEGAL["reasoning"])
     assert {finding.rule for finding in findings} == {"R14"}
     assert "R14" in {finding.rule for finding in check_open_responses(LEGAL["fault-said"])}
@@ -132,7 +132,7 @@ def test_a_failed_response_may_have_no_items_at_all():
     assert check(stream([], **FAILED)) == []
 
 
-def test_values_that_are_not_json_objects_are_found_and_not_raised():
+def test_values_that_are_not_objects_give_findings_and_never_raise():
     for value in (None, 3, "x", [], [[]]):
         for field in ("type", "item", "part", "response", "output_index", "item_id", "delta", "logprobs", "sequence_number"):
             for name in ("message", "message-annotated", "web-search"):
@@ -172,7 +172,7 @@ def test_an_order_of_an_unknown_event_is_refused(monkeypatch):
         import_module("interlock.verify.oracle.grammar")
 
 
-def test_a_command_that_has_text_before_it_is_written_is_found():
+def test_a_command_added_with_text_is_found():
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")

@@ -76,7 +76,7 @@ def test_an_edge_that_is_never_possible_is_named():
     assert (result.holds, result.unfired, result.faults) == (False, ("new/end",), ())
 
 
-def test_an_end_that_comes_too_soon_or_not_at_all_is_found():
+def test_an_early_or_missing_end_is_found():
     soon = change_row(CONTAINER.table, "idle", ContainerTrigger.RUN, dest="expired")
     assert explore(CONTAINER, soon).faults == ("idle/run: the process ends too soon",)
     late = change_row(CONTAINER.table, "idle", ContainerTrigger.DROP, dest="idle")

@@ -83,7 +83,7 @@ def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
     ]
 
 
-def test_a_kind_that_comes_whole_belongs_to_the_whole_ones(monkeypatch):
+def test_a_missing_row_of_whole_is_named(monkeypatch):
     monkeypatch.delitem(ORDERS, "program_output")
     with pytest.raises(DeclarationError, match=r"^WHOLE in verify/oracle/orders\.py has no row for 'program_output'$"):
         prove(kinds=("program_output",))
@@ -96,7 +96,7 @@ def test_the_oracle_judges_a_hosted_kind_with_one_event(monkeypatch):
 
 
 @pytest.mark.long
-def test_the_same_figures_come_every_time():
+def test_the_proof_has_the_same_figures_every_time():
     assert prove(kinds=("mcp_call",)) == prove(kinds=("mcp_call",))
 
 
@@ -131,14 +131,14 @@ def test_the_expectation_finds_a_legal_stream_that_is_false():
     assert "ended={'msg_1': 'incomplete'}" in fault
 
 
-def test_what_a_transducer_raises_is_a_fault(monkeypatch):
+def test_an_exception_in_a_transducer_fails_the_proof(monkeypatch):
     monkeypatch.setattr(MessagesTransducer, "make", Mock(side_effect=KeyError("an effect")))
     proof = prove(kinds=("message",), open_items=1)
     assert proof.counterexample is not None
     assert proof.counterexample.faults[0].startswith("KeyError: ")
 
 
-def test_a_fault_that_only_the_end_shows_is_found():
+def test_an_error_that_only_the_end_shows_is_found():
     proof = prove(change_row("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
     assert proof.counterexample is not None
     assert proof.counterexample.path == (deltas.Open("code_interpreter_call"), deltas.Finish())
@@ -195,7 +195,7 @@ def test_an_unexpected_item_is_found():
 
 
 @pytest.mark.parametrize("delta", ["text", deltas.Start(), deltas.Finish(), deltas.Fault("server_error", "It broke.")])
-def test_nothing_is_due_after_the_end(delta):
+def test_no_effect_is_expected_after_the_end(delta):
     expectation = Expectation(status="completed")
     assert expectation.compare(delta, []) is None
 
