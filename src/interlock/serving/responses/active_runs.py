@@ -45,8 +45,8 @@ class ActiveRuns:
     limit: int | None = None
     _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
     """The function that ends each active run."""
-    _slots: set[Interrupt] = field(factory=set[Interrupt], init=False)
-    """The same of the runs that count against the limit: not of those that only have their last events to send."""
+    _slots: set[object] = field(factory=set[object], init=False)
+    """An object for each run that counts against the limit, which one that only has its last events to send does not."""
     _refusal: Fault | None = field(default=None, init=False)
     """The reason for which no run begins."""
     _ending: Fault | None = field(default=None, init=False)
@@ -65,10 +65,11 @@ class ActiveRuns:
         if self.limit is not None and len(self._slots) >= self.limit:
             message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
-        free = partial(self._slots.discard, interrupt)
+        slot = object()  # not `interrupt`, whose run keeps `free`, because the cycle would keep the run in memory
+        free = partial(self._slots.discard, slot)
         try:
             self._runs.add(interrupt)
-            self._slots.add(interrupt)
+            self._slots.add(slot)
             self._empty.clear()
             if self._ending is not None:
                 interrupt(self._ending)
