@@ -9,6 +9,7 @@ from collections import Counter
 
 import httpx
 import pytest
+from live.sockets import socket_client
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
 from websockets.sync.client import connect
 
@@ -190,10 +191,8 @@ def test_every_api(mock) -> None:
         assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Hello"
     message = httpx.post(f"{mock.url}/v1/messages", json={"model": "m", "max_tokens": 99, "messages": [user], "stream": True})
     assert '"text":"Hello"' in message.text
-    with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
-        socket.send(json.dumps({"type": "response.create", "model": "m", "input": "hi"}))
-        while (event := json.loads(socket.recv()))["type"] != "response.completed":
-            pass
+    with socket_client(mock.base_url) as socket:
+        event = socket.ask(model="m", input="hi")[-1]
     assert event["response"]["output"][0]["content"][0]["text"] == "Hello"
     assert [(each.path, each.json["model"], each.text) for each in mock.requests] == [
         ("/v1/chat/completions", "m", "hi"),

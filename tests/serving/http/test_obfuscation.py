@@ -1,12 +1,10 @@
 """Streams whose deltas are padded, because the request wants it."""
 
-import json
-
 import httpx
 import pytest
 from live.engines import ANSWER, CALL, REASONING, StagedEngine, steps
+from live.sockets import socket_client
 from live.wire import bodies
-from websockets.sync.client import connect
 
 from interlock.events.stream import EVENTS
 from interlock.verify.oracle import check
@@ -21,12 +19,8 @@ def over_http(url, request):
 
 
 def over_socket(url, request):
-    with connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
-        socket.send(json.dumps({"type": "response.create", **request}))
-        frames = [json.loads(socket.recv())]
-        while frames[-1]["type"] != "response.completed":
-            frames.append(json.loads(socket.recv()))
-        return frames
+    with socket_client(url, request) as socket:
+        return socket.ask()
 
 
 @pytest.mark.parametrize("ask", [over_http, over_socket])

@@ -5,7 +5,7 @@ import gc
 import json
 import threading
 import time
-from contextlib import contextmanager
+from functools import partial
 
 import httpx
 import pytest
@@ -13,6 +13,7 @@ from anyio import ClosedResourceError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
+from live.sockets import ENDS, PATIENCE, socket_client
 from openai import AsyncOpenAI, OpenAI
 from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -32,44 +33,11 @@ from interlock.serving.settings import Settings, SocketLimits
 from interlock.serving.store import MemoryStore, StoredResponse
 from interlock.verify.oracle import check
 
-PATIENCE = 60
-ENDS = {"response.completed", "response.incomplete", "response.failed"}
 ASK = {"type": "response.create", "model": MODEL, "input": "Hi"}
 STAGED = {**ASK, "model": "staged"}
 
 
-class Client:
-    """A socket, spoken to in JSON."""
-
-    def __init__(self, socket):
-        self.socket = socket
-
-    def send(self, frame, **fields):
-        self.socket.send(frame if isinstance(frame, str | bytes) else json.dumps({**frame, **fields}))
-
-    def receive(self):
-        return json.loads(self.socket.recv(timeout=PATIENCE))
-
-    def turn(self):
-        """The frames up to the end of a response, or the one frame that is an error."""
-        frames = [self.receive()]
-        while frames[-1]["type"] not in {*ENDS, "error"}:
-            frames.append(self.receive())
-        return frames
-
-    def ends(self, count):
-        """The terminal frames of the next responses."""
-        return [self.turn()[-1] for _ in range(count)]
-
-    def ask(self, frame=ASK, **fields):
-        self.send(frame, **fields)
-        return self.turn()
-
-
-@contextmanager
-def client(url, **options):
-    with connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE, **options) as socket:
-        yield Client(socket)
+client = partial(socket_client, request=ASK)
 
 
 def sdk_options(url):

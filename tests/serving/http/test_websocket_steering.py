@@ -1,13 +1,13 @@
 """Steering over a WebSocket: the input that a client sends while a response runs, until a successor continues with it."""
 
-import json
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 
 import pytest
 from live.engines import ANSWER, CALL, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, steps
+from live.sockets import ENDS, PATIENCE, SocketClient, socket_client
 from openai import OpenAI
-from websockets.sync.client import connect
 
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.http.steering import MOST
@@ -16,8 +16,6 @@ from interlock.serving.requests.limits import TEXT
 from interlock.serving.settings import SocketLimits
 from interlock.verify.oracle import check
 
-PATIENCE = 60
-ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
 CREATE = {"type": "response.create", "model": "staged", "input": "Hi", "store": False}
 FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object"}}
 MCP = {"type": "mcp", "server_label": "deep", "server_url": "https://mcp.example", "require_approval": "never"}
@@ -28,30 +26,16 @@ MODELS = {
 }
 
 
-class Client:
-    """A socket, with all frames that it has received."""
+class Client(SocketClient):
+    """A client that steers."""
 
-    def __init__(self, socket):
-        self.socket, self.frames = socket, []
-
-    def send(self, frame, **fields):
-        self.socket.send(json.dumps({**frame, **fields}))
-
-    def create(self, **fields):
+    def begin(self, **fields):
         """Start a response, and return its id."""
         self.send(CREATE, **fields)
         return self.until("response.created")["response"]["id"]
 
     def steer(self, response_id, steer_input, **fields):
         self.send({"type": "response.steer"}, previous_response_id=response_id, input=steer_input, **fields)
-
-    def until(self, *kinds):
-        """Receive frames up to one of these types, and return it."""
-        while True:
-            frame = json.loads(self.socket.recv(timeout=PATIENCE))
-            self.frames.append(frame)
-            if frame["type"] in kinds:
-                return frame
 
     def streams(self):
         """The frames of each response, without those about steering."""
@@ -76,10 +60,7 @@ class Client:
         return frames
 
 
-@contextmanager
-def client(url):
-    with connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE) as socket:
-        yield Client(socket)
+client = partial(socket_client, request=CREATE, kind=Client)
 
 
 def texts(items):
@@ -99,7 +80,7 @@ def started(serve, *scripts, settings=None, **fields):
     engine = StagedEngine(*scripts)
     gate = next(each for each in scripts[0] if isinstance(each, Gate))
     with serve(engine, **(settings or {})) as url, client(url) as socket:
-        response_id = socket.create(**fields)
+        response_id = socket.begin(**fields)
         assert gate.reached.wait(PATIENCE)
         yield engine, socket, response_id, gate
 
@@ -302,7 +283,7 @@ def test_inputs_of_two_lanes_at_once_stay_in_their_lanes_and_in_their_order(serv
     gates = Gate(), Gate()
     engine = StagedEngine(*([*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]] for gate in gates), steps(ANSWER))
     with serve(engine) as url, client(url) as socket:
-        ids = {name: socket.create(stream_id=name, input=name) for name in "ab"}
+        ids = {name: socket.begin(stream_id=name, input=name) for name in "ab"}
         assert all(gate.reached.wait(PATIENCE) for gate in gates)
         for number in range(MOST + 1):
             for name in "ab":

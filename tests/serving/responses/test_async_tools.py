@@ -6,10 +6,10 @@ import httpx
 import pytest
 from live.chunk_shapes import call, chunk
 from live.engines import ANSWER, CALL, HOSTED_CALL, ScriptedTools, StagedEngine, steps
+from live.sockets import socket_client
 from live.upstream import gateway, stream
 from live.wire import bodies
 from openai import OpenAI
-from websockets.sync.client import connect
 
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.engines.embedded import EmbeddedEngine
@@ -168,17 +168,9 @@ def test_async_has_to_be_a_boolean(serve) -> None:
 
 def test_over_a_websocket(serve) -> None:
     engine = StagedEngine(CALLED, ANSWERED)
-    frame = {"type": "response.create", "model": "staged", "tools": [LOOK_UP], "store": False}
-    with serve(engine) as url, connect(url.replace("http", "ws", 1) + "/v1/responses") as socket:
-
-        def create(**fields):
-            socket.send(json.dumps({**frame, **fields}))
-            while (received := json.loads(socket.recv()))["type"] != "response.completed":
-                pass
-            return received["response"]
-
-        first = create(input="Hi")
-        create(previous_response_id=first["id"], input=[output(first["output"][0]["call_id"], "late")])
+    with serve(engine) as url, socket_client(url, {"model": "staged", "tools": [LOOK_UP], "store": False}) as socket:
+        first = socket.ask(input="Hi")[-1]["response"]
+        socket.ask(previous_response_id=first["id"], input=[output(first["output"][0]["call_id"], "late")])
     assert read(engine.turns[-1].items) == [*FIRST, "a", *LATE]
 
 

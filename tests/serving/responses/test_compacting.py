@@ -1,13 +1,11 @@
 """Compaction: a summary by the same model takes the place of a conversation, and nothing is ever lost silently."""
 
-import json
-
 import httpx
 import pytest
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
+from live.sockets import socket_client
 from live.wire import bodies
 from openai import OpenAI
-from websockets.sync.client import connect
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.requests.api_errors import EngineError, PromptError
@@ -222,15 +220,9 @@ def test_a_background_response_is_compacted_too(serve) -> None:
 
 
 def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_generated(serve) -> None:
-    with serve(StagedEngine(SUMMARY, TURN)) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
-
-        def turn(**more):
-            socket.send(json.dumps({"type": "response.create", **REQUEST, **MANAGED, **more}))
-            while (frame := json.loads(socket.recv()))["type"] != "response.completed":
-                pass
-            return kinds(frame["response"]["output"])
-
-        assert (turn(generate=False), turn()) == ([], ["compaction", "reasoning", "message"])
+    with serve(StagedEngine(SUMMARY, TURN)) as url, socket_client(url, {**REQUEST, **MANAGED}) as socket:
+        ends = socket.ask(generate=False)[-1], socket.ask()[-1]
+    assert [kinds(end["response"]["output"]) for end in ends] == [[], ["compaction", "reasoning", "message"]]
 
 
 def test_a_client_that_leaves_stops_the_summary(serve) -> None:

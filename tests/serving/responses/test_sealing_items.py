@@ -2,13 +2,12 @@
 
 import asyncio
 import base64
-import json
 
 import httpx
 import pytest
 from live.engines import ANSWER, REASONING, StagedEngine, steps
+from live.sockets import socket_client
 from live.wire import bodies
-from websockets.sync.client import connect
 
 from interlock.serving.responses.sealing import FOREIGN, SealingKeys, Seals
 
@@ -103,13 +102,10 @@ def test_the_model_is_shown_reasoning_that_comes_back_as_it_was(serve, more) -> 
 
 def test_reasoning_goes_round_over_a_socket_too(serve) -> None:
     engine = StagedEngine(TURN)
-    with serve(engine) as url, connect(f"{url.replace('http', 'ws')}/v1/responses") as socket:
+    with serve(engine) as url, socket_client(url) as socket:
 
         def turn(body):
-            socket.send(json.dumps({"type": "response.create", **body}))
-            while (frame := json.loads(socket.recv()))["type"] not in ("response.completed", "error"):
-                pass
-            return frame
+            return socket.ask(**body)[-1]
 
         reasoning, _ = turn(REQUEST)["response"]["output"]
         turn(request_with(carried(reasoning)))
