@@ -113,3 +113,12 @@ def test_a_function_named_as_somebody_is_called_by_its_full_name():
 @pytest.mark.parametrize("tools", [None, 7, "tools", {}, [None]])
 def test_tools_of_a_wrong_shape_declare_nothing(tools: object):
     assert Routing.from_request({"tools": tools}) == Routing()
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "web_search_2025_08_26"])
+def test_a_search_is_the_item_of_the_tool_that_the_request_declares(kind: str):
+    search = Route("web_search_call", payload="browser", function="search")
+    assert Routing.from_request({"tools": [{"type": kind}]}).function("web_search") == search
+    assert Routing.from_request({"tools": []}).function("web_search") == Route("function_call", {"name": "web_search"})
+    own = {"type": "function", "name": "web_search"}
+    assert Routing.from_request({"tools": [{"type": kind}, own]}).function("web_search").kind == "function_call"

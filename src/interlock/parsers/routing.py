@@ -6,6 +6,7 @@ The first row that fits counts. `functions.` may precede the recipients of the f
     a declared function                    function_call
     a declared custom tool                 custom_tool_call
     a declared tool that the client runs   its own kind: shell_call, apply_patch_call, …
+    `web_search`, if it is declared        web_search_call
     `label__X`                             mcp_call X of the declared MCP server `label`
     `functions.X`                          function_call X
     `python`                               code_interpreter_call
@@ -81,6 +82,7 @@ ANSWER = Route("message", {"phase": "final_answer"})
 
 _NO_CALL = ("", "assistant", "user", "all")
 _PYTHON = Route("code_interpreter_call")
+_SEARCH = "web_search"
 
 
 def function_route(name: str, fields: Mapping[str, object] = NO_FIELDS) -> Route:
@@ -104,7 +106,10 @@ class Routing:
     def from_request(cls, body: Mapping[str, object]) -> Routing:
         """Create the routing for a request body from its `tools`; invalid tools are ignored."""
         tools = list(_mappings(body.get("tools")))
-        declared = dict(_functions(tools, hosted=frozenset(str(tool.get("type")) for tool in tools)))
+        types = frozenset(str(tool.get("type")) for tool in tools)
+        declared = dict(_functions(tools, hosted=types))
+        if any(kind.startswith(_SEARCH) for kind in types):
+            declared.setdefault(_SEARCH, Route("web_search_call", payload="browser", function="search"))
         servers = {
             label: frozenset(_allow(tool.get("allowed_tools")))
             for tool in tools
