@@ -280,7 +280,7 @@ def test_arguments_that_are_blank_or_null_are_an_empty_object(arguments, sent):
         ("length", "max_tokens", "length"),
         ("filter", "refusal", "content_filter"),
         ("cancel", "end_turn", "stop"),
-        ("cut call", "max_tokens", "stop"),
+        ("cut call", "max_tokens", "length"),
         ("mcp", "end_turn", "stop"),
         ("call without arguments", "tool_use", "tool_calls"),
         ("arguments that are null", "tool_use", "tool_calls"),
@@ -314,6 +314,19 @@ def test_a_stop_sequence_is_the_reason_unless_the_client_has_a_call_to_run(scrip
     assert {name: events[-2]["delta"][name] for name in ("stop_reason", "stop_sequence")} == {
         name: message[name] for name in ("stop_reason", "stop_sequence")
     }
+
+
+def test_a_named_function_that_is_truncated_ends_with_length_in_chat():
+    assert chat(driven(*SCRIPTS["cut call"]), named=True)[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_whole_completion_has_the_input_of_a_custom_tool():
+    transducer = ChatTransducer()
+    completion = fold_chat([made for event in driven(*CALL, *CUSTOM, writer=EventWriter()) for made in transducer.feed(event)])
+    assert as_json(completion.choices[0].message.tool_calls) == [
+        {"id": "call_a", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        {"id": "call_b", "type": "custom", "custom": {"name": "g", "input": "x\ny"}},
+    ]
 
 
 def test_a_named_function_ends_with_stop_in_chat():
@@ -368,8 +381,8 @@ def test_calls_and_usage_in_chat():
         {"index": 0, "id": "call_a", "type": "function", "function": {"name": "f", "arguments": ""}},
         {"index": 0, "function": {"arguments": '{"a"'}},
         {"index": 0, "function": {"arguments": ": 1}"}},
-        {"index": 1, "id": "call_b", "type": "function", "function": {"name": "g", "arguments": ""}},
-        {"index": 1, "function": {"arguments": '{"input":"x\\ny"}'}},
+        {"index": 1, "id": "call_b", "type": "custom", "custom": {"name": "g", "input": ""}},
+        {"index": 1, "custom": {"input": "x\ny"}},
     ]
     assert (chunks[-1]["choices"], chunks[-1]["usage"]) == (
         [],

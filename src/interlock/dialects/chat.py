@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -105,7 +105,7 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         """Return a chunk as a frame without a name."""
         return b"data: %b\n\n" % dumps(event)
 
-    def make(  # noqa: C901, PLR0911 - one case for each effect
+    def make(  # noqa: C901, PLR0911, PLR0912 - one case for each effect
         self, effect: ChatEffect, argument: object
     ) -> Sequence[api.CompletionChunk | api.ErrorChunk]:
         """Return the chunks of an effect; a `TypeError` is a fault of the table."""
@@ -128,12 +128,15 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
                 return self._sealed(argument)
             case _E.CALL, items.FunctionCall() | items.CustomToolCall():
                 self._call += 1
-                function = api.ChatFunction(name=argument.name)
-                call = api.ChatCall(index=self._call, id=argument.call_id, type="function", function=function)
+                call = api.ChatCall(index=self._call, id=argument.call_id, **_tool_of(argument))
                 call = replace(call, **split_extras(argument.call_id)[1])
                 return [self._chunk(api.ChunkDelta(tool_calls=[call]))]
             case _E.ARGUMENTS, str():
-                return [self._arguments(argument)]
+                call = api.ChatCall(index=self._call, function=api.ChatFunction(arguments=argument))
+                return [self._chunk(api.ChunkDelta(tool_calls=[call]))]
+            case _E.ARGUMENTS, items.CustomToolCall():
+                call = api.ChatCall(index=self._call, custom=api.ChatCustom(input=argument.input))
+                return [self._chunk(api.ChunkDelta(tool_calls=[call]))] if argument.input else []
             case _E.FINISH, Response():
                 choice = api.ChunkChoice(delta=api.ChunkDelta(), finish_reason=self._finish_reason(argument))
                 usage = [replace(self._base, usage=usage_of_chat(argument.usage))] if self._usage else []
@@ -159,10 +162,6 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         self._details += 1
         return [self._chunk(api.ChunkDelta(reasoning_details=[api.EncryptedReasoning(index=self._details, data=data)]))]
 
-    def _arguments(self, text: str) -> api.CompletionChunk:
-        call = api.ChatCall(index=self._call, function=api.ChatFunction(arguments=text))
-        return self._chunk(api.ChunkDelta(tool_calls=[call]))
-
     def _scored(self, chunk: api.CompletionChunk, event: stream.TextDelta) -> api.CompletionChunk:
         """Return a chunk with the log probabilities of its text, if the client wants them."""
         if not (self._logprobs and event.logprobs):
@@ -173,9 +172,16 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
     def _finish_reason(self, response: Response) -> api.StopWord:
         if (end := end_of(response)) is not None:
             return end.finish_reason or "length"
-        if response.status == "completed" and self._call >= 0 and not self._named:
-            return "tool_calls"
-        return "stop"
+        if self._call >= 0 and response.status != "completed":
+            return "length"  # `stop` would say that the call may run
+        return "tool_calls" if self._call >= 0 and not self._named else "stop"
+
+
+def _tool_of(call: items.FunctionCall | items.CustomToolCall) -> dict[str, Any]:
+    """Return the fields in which a call has its tool."""
+    if isinstance(call, items.CustomToolCall):
+        return {"type": "custom", "custom": api.ChatCustom(name=call.name)}
+    return {"type": "function", "function": api.ChatFunction(name=call.name)}
 
 
 def error_of(response: Response) -> api.ChatError:
@@ -209,6 +215,9 @@ def _without_index(annotation: object) -> Mapping[str, object]:
     return {name: value for name, value in members(annotation).items() if name != "index"}
 
 
+_NO_FUNCTION: Final = api.ChatFunction()
+
+
 def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.ChatCompletion | api.ErrorChunk:
     """Return the whole completion that the chunks of a stream add up to, or the error that ended it."""
     last: api.CompletionChunk | None = None
@@ -231,10 +240,15 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
             sealed += choice.delta.reasoning_details or ()
             annotations += map(_without_index, choice.delta.annotations or ())
             for call in choice.delta.tool_calls or ():
-                if call.id is UNSET:
+                if call.id is not UNSET:
+                    tool = (
+                        {"custom": replace(call.custom)} if call.custom else {"function": replace(call.function or _NO_FUNCTION)}
+                    )
+                    calls.append(replace(call, index=UNSET, **tool))
+                elif call.custom:
+                    calls[-1].custom = replace(calls[-1].custom or call.custom, input=call.custom.input)
+                elif call.function and calls[-1].function:
                     calls[-1].function.arguments += call.function.arguments
-                else:
-                    calls.append(replace(call, index=UNSET, function=replace(call.function)))
     assert last is not None  # noqa: S101 - every stream has a chunk with the role
     content, reasoning, refusal = ("".join(parts) for parts in texts.values())
     message = api.ChatMessage(

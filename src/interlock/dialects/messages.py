@@ -154,6 +154,8 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
                 return [self._delta(api.TextBlockDelta(f"{argument.name}: "))]
             case _E.INPUT, str():
                 return [self._delta(api.InputBlockDelta(argument))]
+            case _E.INPUT, items.CustomToolCall():
+                return [self._delta(api.InputBlockDelta(dumps({"input": argument.input}).decode()))]
             case _E.STOP, _:
                 return [api.BlockStop(index=self._index - 1)]
             case _E.USE, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():

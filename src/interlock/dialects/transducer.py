@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.events import items, stream
-from interlock.events.json import as_json, dumps, encode
+from interlock.events.json import as_json, encode
 from interlock.events.parts import ReasoningText
 from interlock.events.response_object import IncompleteDetails, Response
 from interlock.fsm.deltas import REASON_OF_DETAIL, TURN_ENDS, TurnEnd
@@ -235,7 +235,7 @@ class Transducer(ABC, Generic[E, D]):
                 yield _T.CLOSE, None
             case items.CustomToolCall():
                 yield _T.CALL, item
-                yield _T.ARGUE, dumps({"input": item.input}).decode()
+                yield _T.ARGUE, item
                 yield _T.CLOSE, None
             case items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
                 if self._calls.pop(str(item.id), None) is not None:

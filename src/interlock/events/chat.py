@@ -26,13 +26,24 @@ class ChatFunction(Struct, kw_only=True):
     arguments: str = ""
 
 
+class ChatCustom(Struct, kw_only=True):
+    """The name of a tool that takes text, once, and its input."""
+
+    name: Maybe[str] = UNSET
+    input: str = ""
+
+
 class ChatCall(Struct, kw_only=True):
-    """A call, or more of its arguments; `id`, `type`, the name and the extras of another service come once."""
+    """A call of a function or of a tool that takes text, or more of its arguments or input.
+
+    `id`, `type`, the name and the extras of another service come once.
+    """
 
     index: Maybe[int] = UNSET
     id: Maybe[str] = UNSET
-    type: Maybe[Literal["function"]] = UNSET
-    function: ChatFunction
+    type: Maybe[Literal["function", "custom"]] = UNSET
+    function: Maybe[ChatFunction] = UNSET
+    custom: Maybe[ChatCustom] = UNSET
     extra_content: Maybe[dict[str, Json]] = UNSET
     provider_specific_fields: Maybe[dict[str, Json]] = UNSET
 

@@ -1,5 +1,7 @@
 """OpenAI's Chat Completions over HTTP: the streams, the whole answers, every parameter of a request, and the errors."""
 
+import json
+
 import httpx
 import pytest
 from each import each
@@ -145,6 +147,34 @@ def test_parts_of_a_message_become_parts() -> None:
     ]
 
 
+LOOK_UP_CHOICE = {"type": "function", "function": {"name": "look_up"}}
+
+
+def test_a_call_of_a_custom_tool_and_its_output_stay_what_they_are() -> None:
+    call = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    messages = [USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_1", "content": "1"}]
+    _, call_item, output = seen(*messages, tools=[{"type": "custom", "custom": {"name": "sql"}}]).items
+    assert {name: call_item[name] for name in ("type", "call_id", "name", "input")} == {
+        "type": "custom_tool_call",
+        "call_id": "call_1",
+        "name": "sql",
+        "input": "select 1",
+    }
+    assert (output["type"], output["call_id"], output["output"]) == ("custom_tool_call_output", "call_1", "1")
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"response_format": {"type": "json_object", "schema": SCHEMA}},
+        {"structured_outputs": {"json": SCHEMA}},
+        {"structured_outputs": {"json": json.dumps(SCHEMA)}},
+    ],
+)
+def test_every_form_of_a_schema_counts(constraint) -> None:
+    assert seen(**constraint).request.text_format == {"type": "json_schema", "name": "answer", "schema": SCHEMA}
+
+
 @pytest.mark.parametrize("declared", [{"tools": [LOOK_UP]}, {"functions": [FUNCTION]}])
 def test_functions_in_both_forms(declared) -> None:
     assert [*seen(**declared).request.tools] == [{"type": "function", **FUNCTION}]
@@ -156,6 +186,14 @@ def test_functions_in_both_forms(declared) -> None:
         ({"tool_choice": "none"}, "none"),
         ({"tool_choice": "required"}, "required"),
         ({"tool_choice": {"type": "function", "function": {"name": "look_up"}}}, {"type": "function", "name": "look_up"}),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [LOOK_UP_CHOICE]}}},
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look_up"}]},
+        ),
+        (
+            {"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look_up"}]}},
+            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look_up"}]},
+        ),
         ({"function_call": {"name": "look_up"}}, {"type": "function", "name": "look_up"}),
         ({"function_call": "none"}, "none"),
     ],
@@ -220,6 +258,19 @@ def test_the_other_parameters_in_chat() -> None:
         ({"verbosity": "loud"}, "verbosity", "invalid_value"),
         ({"tools": [{"type": "function"}]}, "tools[0].name", "missing_required_parameter"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"structured_outputs": {"regex": "a+"}}, "structured_outputs", "unsupported_value"),
+        ({"structured_outputs": {"json": {}, "regex": "a+"}}, "structured_outputs", "unsupported_value"),
+        (
+            {"structured_outputs": {"json": {}}, "response_format": {"type": "text"}},
+            "structured_outputs",
+            "unsupported_value",
+        ),
+        ({"guided_choice": ["a"]}, "guided_choice", "unsupported_value"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function"}]}]},
+            "messages[0].tool_calls[0].function",
+            "missing_required_parameter",
+        ),
         ({"response_format": {"type": "poem"}}, "response_format.type", "invalid_value"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.name", "missing_required_parameter"),
         (

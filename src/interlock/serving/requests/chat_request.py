@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from interlock.events.call_extras import LONGEST, add_extras, extras_in, split_extras
-from interlock.events.items import FunctionCall, FunctionCallOutput
-from interlock.events.json import as_json, as_text, elements, members
+from interlock.events.items import CustomToolCall, CustomToolCallOutput, FunctionCall, FunctionCallOutput
+from interlock.events.json import as_json, as_text, elements, members, parse
 from interlock.events.parts import (
     Content,
     ContentPart,
@@ -25,7 +25,7 @@ from interlock.events.parts import (
     OutputRefusal,
     OutputText,
 )
-from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
 from interlock.serving.requests.limits import ENGINE_PARAMETERS
 from interlock.serving.requests.refusals import not_run, require
@@ -41,6 +41,10 @@ FORWARDED: Final = (
 """The parameters that mean the same in both APIs, or that only an upstream server reads."""
 
 
+GUIDED: Final = ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar", "json_schema", "regex", "ebnf")
+"""The parameters of other servers that constrain the answer; ignored, they would let any text through."""
+
+
 class CalledFunction(Struct, kw_only=True):
     """The function of a call."""
 
@@ -48,11 +52,19 @@ class CalledFunction(Struct, kw_only=True):
     arguments: str = ""
 
 
+class CalledTool(Struct, kw_only=True):
+    """The tool of a call that takes text."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    input: str = ""
+
+
 class InCall(Struct, kw_only=True):
     """A call that an answer had."""
 
     id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
-    function: CalledFunction
+    function: CalledFunction | None = None
+    custom: CalledTool | None = None
     extra_content: Json = None
     provider_specific_fields: Json = None
 
@@ -89,6 +101,7 @@ class ChatRequest(Struct, kw_only=True):
     functions: list[dict[str, Json]] | None = None
     function_call: str | dict[str, Json] | None = None
     response_format: dict[str, Json] | None = None
+    structured_outputs: Json = None
     reasoning_effort: str | None = None
     verbosity: str | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -119,7 +132,7 @@ async def read_chat(raw: Mapping[str, object], opens: ReasoningOpener, runs: Too
     `opens` opens encrypted reasoning, and `runs` returns whether a hosted tool runs for a model.
     """
     request: ChatRequest = require(raw, ChatRequest)
-    _require_supported(request)
+    _require_supported(request, raw)
     if request.web_search_options is not None and not await runs(request.model, "web_search"):
         raise not_run("web_search_options", "web_search", "web_search")
     body: dict[str, object] = {
@@ -142,11 +155,14 @@ async def read_chat(raw: Mapping[str, object], opens: ReasoningOpener, runs: Too
     return ChatBody(sent, bool(request.stream), usage, bool(request.logprobs), bool(members(sent.get("tool_choice")).get("name")))
 
 
-def _require_supported(request: ChatRequest) -> None:
+def _require_supported(request: ChatRequest, raw: Mapping[str, object]) -> None:
     if request.n not in (None, 1):
         raise invalid("n", "This server makes one choice for each request.", "unsupported_value")
     if request.top_logprobs and not request.logprobs:
         raise invalid("top_logprobs", "'top_logprobs' needs 'logprobs' to be true.")
+    for name in GUIDED:
+        if raw.get(name) is not None:
+            raise invalid(name, f"'{name}' is not supported. Use 'response_format'.", "unsupported_value")
     for index, message in enumerate(request.messages):
         if message.function_call is not None:
             raise invalid(f"messages[{index}].function_call", "A call of an answer must be in 'tool_calls'.", "unsupported_value")
@@ -156,6 +172,7 @@ def _require_supported(request: ChatRequest) -> None:
 
 async def _input(messages: Iterable[InChatMessage], opens: Callable[[str], Awaitable[object]]) -> AsyncIterator[JsonItem]:
     ids: dict[str, str] = {}
+    custom: set[str] = set()
     for index, message in enumerate(messages):
         param = f"messages[{index}]"
         match message.role:
@@ -165,10 +182,11 @@ async def _input(messages: Iterable[InChatMessage], opens: Callable[[str], Await
                         f"{param}.tool_call_id", "A message of a tool needs the id of its call.", "missing_required_parameter"
                     )
                 call_id = ids.get(message.tool_call_id, message.tool_call_id)
-                output = FunctionCallOutput(call_id=call_id, output=_content(message, param))
-                yield members(as_json(output))
+                kind = CustomToolCallOutput if message.tool_call_id in custom else FunctionCallOutput
+                yield members(as_json(kind(call_id=call_id, output=_content(message, param))))
             case "assistant":
                 ids |= {call.id: _call_id(call) for call in message.tool_calls or ()}
+                custom |= {call.id for call in message.tool_calls or () if call.custom is not None}
                 for data in _encrypted(message):
                     with suppress(ApiError):  # that of another service or model is dropped
                         await opens(data)
@@ -196,9 +214,16 @@ def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
         refusal = [OutputRefusal(refusal=message.refusal)] if message.refusal else []
         content = [*_parts(message.content or "", OutputText, param), *refusal]
         yield {"type": "message", "role": "assistant", "content": as_json(content)}
-    for call in message.tool_calls or ():
-        arguments = call.function.arguments or "{}"
-        yield members(as_json(FunctionCall(call_id=_call_id(call), name=call.function.name, arguments=arguments)))
+    for index, call in enumerate(message.tool_calls or ()):
+        item: FunctionCall | CustomToolCall
+        if call.custom is not None:
+            item = CustomToolCall(call_id=_call_id(call), name=call.custom.name, input=call.custom.input)
+        elif call.function is not None:
+            arguments = call.function.arguments or "{}"
+            item = FunctionCall(call_id=_call_id(call), name=call.function.name, arguments=arguments)
+        else:
+            raise missing(f"{param}.tool_calls[{index}].function")
+        yield members(as_json(item))
 
 
 def _call_id(call: InCall) -> str:
@@ -240,13 +265,17 @@ def _part(part: Mapping[str, object], text: type[InputText | OutputText], param:
 
 
 def _tools(request: ChatRequest) -> Iterator[Mapping[str, object]]:
-    for tool in request.tools or ():
-        kind = tool.get("type")
-        yield {"type": kind, **members(tool.get(str(kind)))} if kind in ("function", "custom") else tool
+    yield from map(_flat, request.tools or ())
     for function in request.functions or ():
         yield {"type": "function", **function}
     if request.web_search_options is not None:
         yield {"type": "web_search", **request.web_search_options}
+
+
+def _flat(tool: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a tool with the fields that the API nests under its type."""
+    kind = tool.get("type")
+    return {"type": kind, **members(tool.get(str(kind)))} if kind in ("function", "custom") and str(kind) in tool else tool
 
 
 def _choice(request: ChatRequest) -> object:
@@ -254,12 +283,24 @@ def _choice(request: ChatRequest) -> object:
     if not isinstance(choice, dict):
         return choice
     kind = str(choice.get("type", "function"))
-    return {"type": kind, **members(choice.get(kind, choice if "name" in choice else None))}
+    fields = members(choice.get(kind, choice if "name" in choice or "tools" in choice else None))
+    tools = {"tools": [_flat(members(tool)) for tool in elements(fields.get("tools"))]} if kind == "allowed_tools" else {}
+    return {"type": kind, **fields, **tools}
 
 
 def _text(request: ChatRequest) -> Mapping[str, object] | None:
     form = members(request.response_format)
+    schema = form.get("schema")
+    if request.structured_outputs is not None:
+        schema = members(request.structured_outputs).get("json")
+        if form or schema is None or len(members(request.structured_outputs)) > 1:
+            message = "Only the 'json' of 'structured_outputs' is supported, and not beside 'response_format'."
+            raise invalid("structured_outputs", message, "unsupported_value")
+        schema = parse(schema) if isinstance(schema, str) else schema
+        form = {"type": "json_object"}
     if form.get("type") == "json_schema":
         form = {"type": "json_schema", **members(form.get("json_schema"))}
+    elif form.get("type") == "json_object" and schema is not None:
+        form = {"type": "json_schema", "name": "answer", "schema": schema}
     text = {"format": dict(form) or None, "verbosity": request.verbosity}
     return {name: value for name, value in text.items() if value is not None} or None
