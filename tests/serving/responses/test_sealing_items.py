@@ -9,7 +9,7 @@ from live.engines import ANSWER, REASONING, StagedEngine, steps
 from live.sockets import socket_client
 from live.wire import bodies
 
-from interlock.serving.responses.sealing import FOREIGN, SealingKeys, Seals
+from interlock.serving.responses.sealing import SealingKeys, Seals
 
 TURN = steps(f"{REASONING}{ANSWER}")
 SEALING = {"include": ["reasoning.encrypted_content"], "store": False}
@@ -17,8 +17,6 @@ THINKING = [{"type": "reasoning_text", "text": "Let me think."}]
 KEY = base64.b64encode(bytes(32)).decode()
 KEYS = SealingKeys.from_text(KEY)
 REQUEST = {"model": "staged", "input": "Hi", **SEALING}
-CHANGED = "it was changed, or was sealed with a key that this server does not have"
-UNKNOWN = "it was not sealed by Interlock, or by an older release, whose format is not supported any more"
 
 
 def post(url, body, **options):
@@ -35,10 +33,8 @@ def carried(item):
     return {"type": "reasoning", "summary": [], "encrypted_content": item["encrypted_content"]}
 
 
-def refusal(place, why):
-    message = f"The encrypted content of '{place}' could not be verified: {why}."
-    param, code = f"{place}.encrypted_content", "invalid_encrypted_content"
-    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
+def removed(item_id="", reason="organization_mismatch"):
+    return [{"type": "reasoning", "id": item_id, "action": "removed", "reason": reason}]
 
 
 def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_for(serve) -> None:
@@ -70,9 +66,9 @@ def test_reasoning_of_another_model_of_the_server_is_removed_and_listed(serve) -
         events = post(url, {**body, "model": "org/staged-2", "stream": True})
         nameless = post(url, {**request_with(carried(reasoning)), "model": "org/staged-2"})
         same = post(url, body)
-    removed = {"type": "reasoning", "id": "rs_1", "action": "removed", "reason": "model_mismatch"}
-    assert [events[0]["response"]["input_transformations"], events[-1]["response"]["input_transformations"]] == [[removed]] * 2
-    assert (events[-1]["type"], nameless["input_transformations"]) == ("response.completed", [{**removed, "id": ""}])
+    listed = [events[index]["response"]["input_transformations"] for index in (0, -1)]
+    assert listed == [removed("rs_1", "model_mismatch")] * 2
+    assert (events[-1]["type"], nameless["input_transformations"]) == ("response.completed", removed("", "model_mismatch"))
     assert [[item["type"] for item in turn.items] for turn in engine.turns[1:]] == [
         ["message", "message"],
         ["message"],
@@ -110,10 +106,8 @@ def test_reasoning_goes_round_over_a_socket_too(serve) -> None:
         reasoning, _ = turn(REQUEST)["response"]["output"]
         turn(request_with(carried(reasoning)))
         assert engine.turns[1].items[0]["content"] == THINKING
-        assert (
-            turn(request_with({**carried(reasoning), "encrypted_content": "AAAA"}))["error"]["param"]
-            == "input[0].encrypted_content"
-        )
+        response = turn(request_with({**carried(reasoning), "encrypted_content": "AAAA"}))["response"]
+        assert response["input_transformations"] == removed()
 
 
 def test_a_stored_response_continues_with_its_reasoning_as_text(serve) -> None:
@@ -129,41 +123,38 @@ def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve
         reasoning, _ = post(one, REQUEST)["output"]
         assert post(other, request_with(carried(reasoning)))["status"] == "completed"
     with serve(StagedEngine(TURN)) as stranger:
-        assert post(stranger, request_with(carried(reasoning))) == refusal("input[0]", CHANGED)
+        assert post(stranger, request_with(carried(reasoning)))["input_transformations"] == removed()
 
 
-@pytest.mark.parametrize(
-    ("sealed", "why"),
-    [
-        ("secret", UNKNOWN),
-        ("żółw", UNKNOWN),
-        ("A" * 10_000_000, UNKNOWN),
-        ("gAAAA" + "A" * 200, CHANGED),
-    ],
-)
-def test_what_was_not_sealed_is_refused_by_its_place_before_anything_is_generated(serve, sealed, why) -> None:
+@pytest.mark.parametrize("sealed", ["secret", "żółw", "A" * 10_000_000, "gAAAA" + "A" * 200])
+def test_reasoning_of_another_service_is_removed_and_listed(serve, sealed) -> None:
     engine = StagedEngine(TURN)
     with serve(engine) as url:
-        request = request_with(
-            {"role": "user", "content": "Hi"}, {"type": "reasoning", "summary": [], "encrypted_content": sealed}
-        )
-        assert post(url, {**request, "stream": True}) == refusal("input[1]", why)
-    assert engine.turns == []
+        foreign = {"type": "reasoning", "id": "rs_7", "summary": [], "encrypted_content": sealed}
+        response = post(url, request_with({"role": "user", "content": "Hi"}, foreign))
+    assert (response["status"], response["input_transformations"]) == ("completed", removed("rs_7"))
+    assert [item["type"] for item in engine.turns[0].items] == ["message", "message"]
 
 
-def test_reasoning_of_another_kind_unknown_model_or_key_holder_is_refused(serve) -> None:
+def test_reasoning_of_another_kind_unknown_model_or_key_holder_is_removed(serve) -> None:
     headers, seals = {"authorization": "Bearer one"}, Seals(KEYS, "staged")
     compaction = {"type": "reasoning", "summary": [], "encrypted_content": seals.seal("compaction", {})}
     with serve(StagedEngine(TURN), keys=KEY) as url:
         unknown = {"type": "reasoning", "summary": [], "encrypted_content": Seals(KEYS, "gone").seal("reasoning", {})}
-        assert post(url, request_with(unknown)) == refusal("input[0]", FOREIGN)
-        assert post(url, request_with(compaction)) == refusal("input[0]", FOREIGN)
+        assert post(url, request_with(unknown))["input_transformations"] == removed("", "model_mismatch")
+        assert post(url, request_with(compaction))["input_transformations"] == removed()
     with serve(StagedEngine(TURN), keys=KEY, api_key=["one", "two"]) as url:
         (reasoning, _) = post(url, REQUEST, headers=headers)["output"]
-        assert post(url, request_with(carried(reasoning)), headers=headers)["status"] == "completed"
-        assert post(url, request_with(carried(reasoning)), headers={"authorization": "Bearer two"}) == refusal(
-            "input[0]", FOREIGN
-        )
+        assert "input_transformations" not in post(url, request_with(carried(reasoning)), headers=headers)
+        other = post(url, request_with(carried(reasoning)), headers={"authorization": "Bearer two"})
+        assert other["input_transformations"] == removed()
+
+
+@pytest.mark.parametrize("sealed", ["secret", "gAAAA" + "A" * 200, Seals(KEYS, "gone").seal("compaction", {"summary": "x"})])
+def test_a_compaction_of_another_service_or_model_is_refused(serve, sealed) -> None:
+    with serve(StagedEngine(TURN), keys=KEY) as url:
+        error = post(url, request_with({"type": "compaction", "encrypted_content": sealed}))["error"]
+    assert (error["param"], error["code"]) == ("input[0].encrypted_content", "invalid_encrypted_content")
 
 
 def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(serve, monkeypatch, caplog) -> None:
@@ -184,20 +175,16 @@ def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> No
         Seals(KEYS, "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THINKING})
 
 
-async def no_models():
-    return []
-
-
 def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given_back_to_it() -> None:
     seals = Seals(KEYS, "staged")
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "encrypted_content": "gAAA"}
     sealed = {**item, **seals.late_fields(item)}
     assert sealed["encrypted_content"] != "gAAA"
     for request_input in ([sealed], []):  # from the client, or from the store
-        assert asyncio.run(seals.unseal([sealed], request_input, no_models)) == ((item,), [])
+        assert asyncio.run(seals.unseal([sealed], request_input)) == ((item,), [])
 
 
 def test_stored_reasoning_that_a_lost_key_has_sealed_is_not_seen_again() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
     sealed = {**item, **Seals(KEYS, "another").late_fields({**item, "encrypted_content": "gAAA"})}
-    assert asyncio.run(Seals(KEYS, "staged").unseal([sealed], [], no_models)) == ((item,), [])
+    assert asyncio.run(Seals(KEYS, "staged").unseal([sealed], [])) == ((item,), [])

@@ -283,7 +283,7 @@ SHAPES = {
     ),
     "two calls without ids and arguments, both with the index 0": Shape(
         [chunk(call(0, "", "get_weather")), chunk(call(0, "", "get_time")), chunk({}, "tool_calls")],
-        [("function_call", "", "get_weather"), ("function_call", "", "get_time")],
+        [("function_call", "{}", "get_weather"), ("function_call", "{}", "get_time")],
     ),
     "a character whose halves are in two chunks": Shape(
         [chunk({"content": "a\ud83d"}), chunk({"content": "\ude00b"}), chunk({"content": "\ude00\\ud83d"}), chunk({}, "stop")],

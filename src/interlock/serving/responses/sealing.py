@@ -10,10 +10,9 @@ import asyncio
 import base64
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
 from attrs import field, frozen
@@ -47,6 +46,8 @@ INLINE: Final = 2**16  # characters of the longest token that is decrypted in th
 FOREIGN: Final = "it belongs to another type of item, another model or another API key"
 
 SEALED_TYPES: Final = ("reasoning", "compaction")
+
+_Mismatch: TypeAlias = Literal["organization_mismatch", "model_mismatch"]
 
 SealedContent: TypeAlias = tuple[str, str]
 """The `type` and the `encrypted_content` of an item."""
@@ -156,16 +157,15 @@ class Seals:
         return self.keys.seal(Sealed(kind, self.model, self.tenant, content))
 
     async def unseal(
-        self, items: Sequence[JsonItem], request_input: Sequence[JsonItem], models: Callable[[], Awaitable[Sequence[str]]]
+        self, items: Sequence[JsonItem], request_input: Sequence[JsonItem]
     ) -> tuple[tuple[JsonItem, ...], list[InputTransformation]]:
         """Return a conversation as the model reads it: compacted, with summaries and the reasoning of `request_input` opened.
 
-        Reasoning before that input stays as it is if it cannot be opened. Reasoning in the input
-        that belongs to another of the server's `models` is removed, and listed in the second value.
+        Reasoning before that input stays as it is if it cannot be opened. Reasoning in the input that another model, key or
+        service wrote is removed, and listed in the second value, because clients send it again in every request.
 
         Raises:
-            ApiError: 400 for a summary, or reasoning in the request's input, that was not sealed here, was changed, or belongs to
-                another binding.
+            ApiError: 400 for a summary that was not sealed here, was changed, or belongs to another binding.
         """
         remaining = window(items)
         params: dict[SealedContent | None, str] = {}
@@ -178,18 +178,20 @@ class Seals:
             if sealed is None:
                 continue
             kind, text = sealed
-            if kind == "compaction" or sealed in params:
-                param = params.get(sealed, "previous_response_id")
-                opened = await _open(self.keys, sealed, self.tenant, param)
+            if kind == "compaction":
+                contents[sealed] = await self.open(kind, text, params.get(sealed, "previous_response_id"))
+                continue
+            try:
+                opened = await self.keys.open(kind, text, self.tenant)
+            except SealError:
+                reason: _Mismatch = "organization_mismatch"
+            else:
                 if opened.model == self.model:
                     contents[sealed] = opened.content
-                elif kind == "reasoning" and opened.model in await models():
-                    removed[sealed] = InputTransformation(id=str(item.get("id") or ""), action="removed", reason="model_mismatch")
-                else:
-                    raise _refusal(param, FOREIGN)
-            else:
-                with suppress(ApiError):  # without it, the model misses some earlier reasoning at most
-                    contents[sealed] = await self.open(kind, text, "previous_response_id")
+                    continue
+                reason = "model_mismatch"
+            if sealed in params:  # any other was stored with its text
+                removed[sealed] = InputTransformation(id=str(item.get("id") or ""), action="removed", reason=reason)
         left = [item for item in remaining if _sealed_content(item) not in removed]
         return tuple(_unseal(item, contents.get(_sealed_content(item))) for item in left), [*removed.values()]
 

@@ -104,7 +104,7 @@ class ResponseService:
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
         items = join(previous, request.input, await store.find(tenant, references) if references else {})
         seals = self.seals(request, tenant)
-        unsealed, removed = await seals.unseal(items, request.input, self.engine.names)
+        unsealed, removed = await seals.unseal(items, request.input)
         return RequestContext(request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection)
 
     def seals(self, request: ResponseRequest, tenant: str) -> Seals:

@@ -119,7 +119,8 @@ def test_items_are_sent_as_a_stateless_service_accepts_them():
         USER,
     ]
     (body,) = sent(input=items)
-    assert body["input"][:5] == [items[0], {"type": "reasoning", "summary": []}, *items[2:5]]
+    without_ids = [{name: value for name, value in item.items() if name != "id"} for item in items[2:5]]
+    assert body["input"][:5] == [items[0], {"type": "reasoning", "summary": []}, *without_ids]
     called, output, denied, refusal = body["input"][5:9]
     assert (called["type"], called["name"], output["output"]) == ("function_call", "wiki__f", "c")
     assert (denied["name"], refusal["output"]) == ("wiki__f", "The user did not approve this call. It was not made.")

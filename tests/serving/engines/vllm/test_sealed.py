@@ -63,7 +63,8 @@ def test_the_reasoning_of_one_key_is_none_of_anothers() -> None:
     headers = [{"authorization": "Bearer one"}, {"authorization": "Bearer two"}]
     serving = Serving(fake.HarmonyContext, outputs(TURN))
     assert ask(serving, REQUEST, carried, headers=headers[:1], args=args).status_code == 200
-    assert ask(serving, REQUEST, carried, headers=headers, args=args).json()["error"]["code"] == "invalid_encrypted_content"
+    (listed,) = ask(serving, REQUEST, carried, headers=headers, args=args).json()["input_transformations"]
+    assert (listed["action"], listed["reason"]) == ("removed", "organization_mismatch")
 
 
 def start(monkeypatch, caplog, keys):

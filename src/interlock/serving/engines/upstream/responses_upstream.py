@@ -133,7 +133,7 @@ class ResponsesTranslator(Translator):
             elif item["type"] == "reasoning":
                 yield _reasoning(item)
             else:
-                yield item
+                yield _without_id(item)
 
     def _with_upstream_id(self, item: JsonItem) -> JsonItem:
         """Return an item with the upstream's id of its call."""
@@ -152,6 +152,12 @@ def _synchronous(tool: Mapping[str, object]) -> Mapping[str, object]:
     """Return a tool without `async`: the server itself lets the model go on after such calls, whatever the service knows."""
     nested = {"tools": [_synchronous(members(each)) for each in elements(tool["tools"])]} if tool["type"] == "namespace" else {}
     return {**{name: value for name, value in tool.items() if name != "async"}, **nested}
+
+
+def _without_id(item: JsonItem) -> Mapping[str, object]:
+    """Return a message, a client's call or its output without the gateway's id, which a service may look up; others need theirs."""
+    has_own_id = item["type"] != "message" and "call_id" not in item
+    return item if has_own_id else {name: value for name, value in item.items() if name != "id"}
 
 
 def _reasoning(item: JsonItem) -> Mapping[str, object]:
