@@ -155,7 +155,7 @@ def _synchronous(tool: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _without_id(item: JsonItem) -> Mapping[str, object]:
-    """Return a message, a client's call or its output without the gateway's id, which a service may look up; others need theirs."""
+    """Return a message, a client's call or its output without the gateway's id, which a service may look up."""
     has_own_id = item["type"] != "message" and "call_id" not in item
     return item if has_own_id else {name: value for name, value in item.items() if name != "id"}
 
