@@ -25,7 +25,7 @@ from interlock.parsers.families.family import Family, TurnStart
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.literal_reader import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escape_json
-from interlock.parsers.families.patterns import SearchFunction
+from interlock.parsers.families.patterns import SearchFunction, beginning
 from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
 from interlock.parsers.routing import EndReason, finish_reason_of
 
@@ -66,6 +66,8 @@ class FamilyParser:
     """Finds what stops text from passing through unchanged; None where it does not pass."""
     _implicit_end: Trigger | None = field(init=False)
     """The trigger that also ends a call; see `Family.implicit_end`."""
+    _literal_stops: frozenset[str] = field(init=False)
+    """The markers that end a literal, up to their first wildcards."""
     _ends: SearchFunction | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: SearchFunction | None = None
@@ -82,6 +84,8 @@ class FamilyParser:
         """Start the first turn."""
         self._by_state = markers_by_state(self._family, self._framing, calls=self._settings.calls)
         self._implicit_end = self._family.implicit_end
+        stops = map(beginning, self._by_state["literal"].roles)
+        self._literal_stops = frozenset(stop for stop in stops if not self._family.has_only_signs(stop))
         self.begin(self._starts)
 
     def __repr__(self) -> str:
@@ -92,7 +96,7 @@ class FamilyParser:
         """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure, self._literal = "", None, None, None, None
-        self._effects = Effects(self._family, self._settings, frozenset(self._by_state["literal"].roles))
+        self._effects = Effects(self._family, self._settings, self._literal_stops)
         self._counter = self._effects.counter
 
     @property

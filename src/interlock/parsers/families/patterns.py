@@ -65,6 +65,11 @@ def is_wild(text: str) -> bool:
     return _WILDCARD.search(text) is not None
 
 
+def beginning(text: str) -> str:
+    """Return a text up to its first wildcard."""
+    return _WILDCARD.split(text, maxsplit=1)[0]
+
+
 @cache
 def matcher(texts: tuple[str, ...]) -> Callable[[str], object]:
     """Return a function whose result is true for texts that match one of these, which may contain wildcards."""
