@@ -306,6 +306,14 @@ def test_text_after_a_summary_that_reasoning_was_not_opened_for_stays_in_the_rea
     assert (item["type"], item["content"]) == ("reasoning", [{"type": "reasoning_text", "text": "long"}])
 
 
+def test_a_driver_may_send_reasoning_as_its_summary():
+    driver = ResponseDriver({}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0, summarizes=True)
+    driver.feed([Open("reasoning"), " ", "Hm", ".", EndPart(), "So.", Close(), "Hi", EndTurn("stop"), Finish()])
+    reasoning, message = driver.items()
+    assert [part["text"] for part in reasoning["summary"]] == [" Hm.", "So."]
+    assert (reasoning["content"], message["content"][0]["text"]) == ([], "Hi")
+
+
 def test_a_part_that_ends_is_followed_by_another():
     (item,) = Stream("a", EndPart(), EndPart(), " ", "b").output()
     assert [part["text"] for part in item["content"]] == ["a", " b"]

@@ -83,11 +83,12 @@ class ResponseDriver(Generic[T]):
         final_fields: Returns the fields of an item that become known just before its `output_item.done`, such as
             `encrypted_content`. Must not raise.
         lifecycles: The lifecycles of the response and of the items.
+        summarizes: Whether the text of reasoning is sent as its summary.
     """
 
     __slots__ = (
         *("_active", "_counts", "_events", "_final", "_ids", "_final_fields", "_lifecycles", "_number", "_open", "_repeated"),
-        *("_response", "_terminal", "_usage", "_used_ids", "_write_delta", "_writer", "rejected"),
+        *("_response", "_summarizes", "_terminal", "_usage", "_used_ids", "_write_delta", "_writer", "rejected"),
     )
 
     def __init__(  # noqa: PLR0913 - the driver does no IO, so its dependencies are arguments
@@ -102,8 +103,10 @@ class ResponseDriver(Generic[T]):
         additions: Callable[[], Mapping[str, object]] = lambda: NO_FIELDS,
         final_fields: FinalFields | None = None,
         lifecycles: Lifecycles = DECLARED,
+        summarizes: bool = False,
     ) -> None:
         self._writer = writer
+        self._summarizes = summarizes
         self._events: list[T] = []
         self._number = 0
         """The sequence number of the next event."""
@@ -363,6 +366,8 @@ class ResponseDriver(Generic[T]):
         if not text and not logprobs:
             return
         item = self._active
+        if self._summarizes and trigger == "append" and item is not None and "summarize" in item.state.rows:
+            trigger = "summarize"
         if item is None or trigger not in item.state.rows:
             item = self._begin_item(_DEFAULT[trigger])
         text = clean(text)

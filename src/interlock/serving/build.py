@@ -53,6 +53,7 @@ def build(
         tools or build_tools(settings),
         _sealing_keys(settings),
         ActiveRuns(settings.max_streams),
+        settings.raw_reasoning,
     )
     api = Api(service, settings)
     keys = _api_keys(settings, engine)

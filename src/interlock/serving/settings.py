@@ -268,6 +268,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         str | None,
         Option("Search the web for `web_search` with searxng=URL, brave, tavily or exa, and open the pages.", "PROVIDER"),
     ] = None
+    raw_reasoning: Annotated[
+        bool, Option("Send reasoning as it is to requests that ask for a summary, which get it as the summary otherwise.")
+    ] = False
     view: Annotated[bool, Option("Show recent streams at /interlock/, to clients with the API key.")] = False
     allow_mcp_host: Annotated[
         Texts,

@@ -103,6 +103,12 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
         return effort if isinstance(effort, str) else None
 
     @property
+    def wants_summary(self) -> bool:
+        """Whether the request asks for a summary of the reasoning, also by the older name of the parameter."""
+        reasoning = members(self.raw.get("reasoning"))
+        return any(reasoning.get(name) in ("auto", "concise", "detailed") for name in ("summary", "generate_summary"))
+
+    @property
     def verbosity(self) -> object:
         """How much the model writes: `low`, `medium`, `high`, or None."""
         return members(self.raw.get("text")).get("verbosity")

@@ -46,6 +46,8 @@ class RequestContext:
     """The seals for reasoning and summaries. If None, nothing is sealed or compacted."""
     connection: HTTPConnection | None = field(default=None, repr=False)
     """The client's connection, for a host engine."""
+    summarizes: bool = False
+    """Whether the text of the reasoning is sent as its summary."""
 
     @cached_property
     def stored_items(self) -> tuple[JsonItem, ...]:
@@ -73,6 +75,7 @@ def new_driver(
         response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
         final_fields=None if seals is None else _final_fields(seals, request, generation),
         additions=generation.additions,
+        summarizes=context.summarizes,
     )
 
 

@@ -48,13 +48,17 @@ NO_RESPONSE: Final = "a request without a response"
 
 @frozen(eq=False)
 class ResponseService:
-    """Begins the responses of one server. Without `tools`, the model cannot call hosted tools."""
+    """Begins the responses of one server. Without `tools`, the model cannot call hosted tools.
+
+    `raw_reasoning` is whether requests for a summary of the reasoning get the reasoning itself instead.
+    """
 
     engine: Engine
     archive: Archive
     tools: ToolRunner | None
     sealing_keys: SealingKeys
     active_runs: ActiveRuns = field(factory=ActiveRuns)
+    raw_reasoning: bool = False
     ids: Ids = random_id
     clock: Clock = now
 
@@ -105,7 +109,10 @@ class ResponseService:
         items = join(previous, request.input, await store.find(tenant, references) if references else {})
         seals = self.seals(request, tenant)
         unsealed, removed = await seals.unseal(items, request.input)
-        return RequestContext(request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection)
+        summarizes = request.wants_summary and not self.raw_reasoning
+        return RequestContext(
+            request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection, summarizes
+        )
 
     def seals(self, request: ResponseRequest, tenant: str) -> Seals:
         """Return the seals for a response to a request."""

@@ -68,7 +68,7 @@ VLLM_TOOLS: Final[Mapping[str, HostedTool]] = {"python": "code_interpreter", "br
 
 FIELDS: Final = (
     *("store", "share_between_keys", "dialect", "keep_alive", "tool_timeout", "code_interpreter", "web_search"),
-    *("allow_mcp_host", "view"),
+    *("allow_mcp_host", "raw_reasoning", "view"),
 )
 """The fields of `Settings` that the plugin has, beside those that only it has."""
 
