@@ -36,7 +36,7 @@ _TEXT: Final = {
     "reasoning": "response.reasoning_text.delta",
 }
 """The event that carries text, by kind of item."""
-_WITH_ARGUMENTS: Final = frozenset(kind for kind, name in TEXT_FIELDS.items() if name == "arguments")
+WITH_ARGUMENTS: Final = frozenset(kind for kind, name in TEXT_FIELDS.items() if name == "arguments")
 """The kinds whose text is the arguments of a call; blank or null ones become `{}` (rule R18)."""
 _REFUSAL: Final = {"message": "response.refusal.delta"}
 _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
@@ -397,7 +397,7 @@ class Expectation:
             active.text += active.pending
         elif active.kind == "shell_call":
             active.part = name
-        elif active.kind in _WITH_ARGUMENTS:
+        elif active.kind in WITH_ARGUMENTS:
             active.has_arguments = active.has_arguments or active.pending.strip() not in {"", "null"}
             if not active.has_arguments:
                 return
@@ -414,7 +414,7 @@ class Expectation:
         """Close the active item: a hosted call waits for its tool, any other item is completed."""
         self._end_part()
         active, self._active = self._active, None
-        if active is not None and active.kind in _WITH_ARGUMENTS and not active.has_arguments:
+        if active is not None and active.kind in WITH_ARGUMENTS and not active.has_arguments:
             self._expected.texts.append((_TEXT[active.kind], "{}"))
         if sealed and active is not None and active.kind == "reasoning" and active.id is None:
             self._expected.added.append("reasoning")

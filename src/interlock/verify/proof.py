@@ -18,6 +18,7 @@ from interlock.events.items import ItemKind
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.lifecycle import Lifecycle
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
+from interlock.verify.expectation import WITH_ARGUMENTS
 from interlock.verify.explorer import Counterexample, Explorer, Fired
 from interlock.verify.fault_injection import faults_of
 from interlock.verify.oracle.grammar import ORDERS, RUNNING
@@ -26,8 +27,6 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 
 S = TypeVar("S")
 
-WITH_ARGUMENTS: Final[tuple[ItemKind, ...]] = ("function_call", "mcp_call")
-"""The kinds of items with arguments."""
 OPEN_ITEMS: Final = 2
 """The maximum number of open items in an explored state; docs/proof.md shows that two suffice."""
 
@@ -87,7 +86,7 @@ def prove(
         raise DeclarationError("\n".join(missing))
     explorer = Explorer(lifecycles, kinds, open_items)
     explorer.run(progress)
-    callers = [kind for kind in WITH_ARGUMENTS if kind in kinds]
+    callers = [kind for kind in kinds if kind in WITH_ARGUMENTS]
     if callers and explorer.counterexample is None:
         explorer.merge(_explore_arguments(lifecycles, callers))
     faults = () if explorer.counterexample else tuple(faults_of(lifecycles, explorer.paths))

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
 from interlock.events.call_extras import add_extras, extras_in, split_extras
+from interlock.events.chat import OLD_CALL
 from interlock.events.json import as_text, elements, members
 from interlock.events.parts import Json
 from interlock.parsers import Chunk
@@ -46,9 +47,9 @@ SAME: Final = frozenset(
 BYTES: Final = range(256)
 LEAST_PROBABLE: Final = -9999.0
 """The log probability that OpenAI's service gives to the least probable tokens."""
-RESERVED: Final = ("n", "messages", "functions", "function_call")
+RESERVED: Final = ("n", "messages", "functions", OLD_CALL)
 """The fields of Chat Completions that a client must not set."""
-UNUSUAL: Final = ("reasoning_details", "refusal", "function_call", "annotations")
+UNUSUAL: Final = ("reasoning_details", "refusal", OLD_CALL, "annotations")
 """The fields of a delta that the parser's fast path ignores in a Struct."""
 MESSAGE: Final = ("content", "reasoning", "tool_calls", *UNUSUAL)
 """The fields of a delta or message, once `reasoning` has the text of all fields for reasoning."""

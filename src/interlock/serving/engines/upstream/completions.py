@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
+from interlock.events.chat import OLD_CALL
 from interlock.events.json import elements, is_array, members
 from interlock.events.parts import Json
 from interlock.fsm.deltas import FinishReason
@@ -42,7 +43,7 @@ REASONS: Final[Mapping[str, FinishReason]] = {
 }
 """What the finish reasons of upstreams mean; all others mean `stop`, and "" is none."""
 SUCCESSES: Final = frozenset(
-    {"stop", "tool_calls", "tool_call", "tool_use", "function_call", "stop_sequence", "end_turn", "end", "eos", "eos_token"}
+    {"stop", "tool_calls", "tool_call", "tool_use", OLD_CALL, "stop_sequence", "end_turn", "end", "eos", "eos_token"}
     | {"complete", "completed", "finished", "done", "unload", "load"}
 )
 """The finish reasons of a model that ended by itself. Any other one without output says that there is none for that reason."""
