@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from interlock.events.json import members
 from interlock.verify.oracle import Finding, check
-from interlock.verify.oracle.stream_view import JsonObject, as_object
+from interlock.verify.oracle.stream_view import JsonObject
 
 _IN_OPENAI: Final = {
     "response.reasoning.delta": "response.reasoning_text.delta",
@@ -40,7 +41,7 @@ def _translate(body: JsonObject) -> JsonObject:
     if name in _IN_OPENAI:
         return {**body, "type": _IN_OPENAI[name]}
     if name == "error":
-        error = as_object(body.get("error"))
+        error = members(body.get("error"))
         return {
             "type": "error",
             "sequence_number": body.get("sequence_number"),
@@ -56,7 +57,7 @@ def _foreign(body: JsonObject) -> Iterator[str]:
         yield f"Open Responses has no event {name!r}"
     if name == "error" and "error" not in body:
         yield "the fields of an error are not nested"
-    for value in (body, as_object(body.get("item")), as_object(body.get("part")), as_object(body.get("response"))):
+    for value in (body, members(body.get("item")), members(body.get("part")), members(body.get("response"))):
         for field in _NEVER_NULL & value.keys():
             if value[field] is None:
                 yield f"{field} must not be null in Open Responses"

@@ -14,8 +14,10 @@ from typing import ClassVar, Final, Literal, TypeAlias, get_args
 from msgspec import UNSET, Struct
 
 from interlock.events.items import Agent, OutputItem, ProgressName, ShellOutput
+from interlock.events.json import is_array, is_object
 from interlock.events.parts import AnyAnnotation, Logprob, Maybe, Nullable, OutputPart, SummaryText, kinds_of
 from interlock.events.response_object import Response
+from interlock.events.shapes import Mismatch, mismatches
 
 
 class Place(Enum):
@@ -509,3 +511,37 @@ for _name, _event in EVENTS.items():
     _event.type = _name
 TERMINAL: Final = frozenset({wire_name(Completed), wire_name(Incomplete), wire_name(Failed)})
 """The wire names of the events that end a stream."""
+
+
+def event_mismatches(event: type[StreamEvent], body: Mapping[str, object]) -> list[Mismatch]:
+    """Return the mismatches of an event's body with its type, except those that other rules than R14 judge or that are allowed.
+
+    R2 judges the number, and R15 the log probabilities. R13 compares the items of a response; its other lists are the request's.
+    """
+    response = body.get("response")
+    if is_object(response):
+        nothing: list[object] = []
+        body = {**body, "response": {name: nothing if is_array(value) else value for name, value in response.items()}}
+    found = mismatches(dict(body), event, direction="stream")
+    return [mismatch for mismatch in found if not _is_elsewhere(mismatch, event)]
+
+
+_LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_call", "result")})
+"""Fields that an item may omit until it is done."""
+
+
+def _is_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
+    match mismatch.path:
+        case ("sequence_number",):
+            return True
+        case ("logprobs", *inner):
+            return bool(inner) or mismatch.kind == "missing"
+        case ("item", field):
+            return mismatch.kind == "missing" and event is ItemAdded and (mismatch.type, field) in _LATER
+        case ("response", str(field)):
+            judged = {"unknown": ("sequence_number", "output_index"), "value": ("object", "status")}
+            return field not in judged.get(mismatch.kind, (field,))
+        case ("response", field, *inner):
+            return field != "usage" or len(inner) > 1 or mismatch.kind == "unknown"
+        case _:
+            return False

@@ -1,7 +1,6 @@
 """Checks the fields of events (rule R14 of docs/rules.md).
 
-`interlock.events.shapes` compares the fields with their types. This module drops the mismatches that other rules report, and
-finds the deviations among the rest.
+`event_mismatches` compares the fields with their types. This module finds the deviations among the mismatches.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from collections.abc import Mapping
 from typing import Final, get_args
 
 from interlock.events.items import ITEMS
-from interlock.events.json import as_text, is_array, is_object, members
+from interlock.events.json import as_text, members
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.rulebook import Finding
-from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
-from interlock.events.stream import ItemAdded, StreamEvent
+from interlock.events.shapes import Mismatch, name_of, param_of
+from interlock.events.stream import StreamEvent, event_mismatches
 from interlock.judges.digests import json_type, quote
 
-_OF_AN_EVENT: Final = frozenset({"sequence_number", "output_index"})
-_OF_ANOTHER_LEVEL: Final = _OF_AN_EVENT | {
-    *("item_id", "content_index", "summary_index", "delta", "logprobs", "response", "item", "part"),
-}
+_OF_ANOTHER_LEVEL: Final = frozenset(
+    {
+        *("sequence_number", "output_index", "item_id", "content_index", "summary_index", "delta"),
+        *("logprobs", "response", "item", "part"),
+    }
+)
 """Fields of events and of what they contain; on any other object they are errors, not vendor fields."""
-_LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_call", "result")})
-"""Fields that an item may omit until it is done."""
 _NEWER: Final = frozenset(
     {
         *(("Response", name) for name in ("parallel_tool_calls", "tool_choice", "tools")),
@@ -45,8 +44,7 @@ def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[
     Returns:
         The findings, and whether the other rules can read the fields.
     """
-    whole = {**body, "response": _drop_lists(body["response"])} if "response" in body else dict(body)
-    found = [each for each in mismatches(whole, event, direction="stream") if not _is_reported_elsewhere(each, event)]
+    found = event_mismatches(event, body)
     findings = [*map(_finding, found)]
     readable = all(
         finding.deviation or mismatch.kind in {"unknown", "tag"} for finding, mismatch in zip(findings, found, strict=True)
@@ -54,36 +52,10 @@ def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[
     return findings, readable
 
 
-def _drop_lists(response: object) -> object:
-    """Empty the lists of a response: R13 compares its items, and its tools come from the request."""
-    if not is_object(response):
-        return response
-    nothing: list[object] = []
-    return {name: nothing if is_array(value) else value for name, value in response.items()}
-
-
 def is_unknown_part(body: Mapping[str, object]) -> bool:
     """Return whether an event has a part of an unknown type."""
     kind = as_text(members(body.get("part")).get("type"))
     return bool(kind) and kind not in _PARTS
-
-
-def _is_reported_elsewhere(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
-    """Return whether another rule (R2, R13, R15) reports a mismatch, or the field need not match."""
-    match mismatch.path:
-        case ("sequence_number",):
-            return True
-        case ("logprobs", *inner):
-            return bool(inner) or mismatch.kind == "missing"
-        case ("item", field):
-            return mismatch.kind == "missing" and event is ItemAdded and (mismatch.type, field) in _LATER
-        case ("response", str(field)):
-            elsewhere = {"unknown": field not in _OF_AN_EVENT, "value": field not in {"object", "status"}}
-            return elsewhere.get(mismatch.kind, False)
-        case ("response", field, *inner):
-            return field != "usage" or len(inner) > 1 or mismatch.kind == "unknown"
-        case _:
-            return False
 
 
 def _finding(mismatch: Mismatch) -> Finding:

@@ -11,9 +11,10 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from interlock.events.items import ITEMS
+from interlock.events.json import elements, members
 from interlock.events.rulebook import Finding
-from interlock.events.shapes import Mismatch, mismatches, param_of
-from interlock.events.stream import EVENTS, ItemAdded, StreamEvent
+from interlock.events.shapes import Mismatch, param_of
+from interlock.events.stream import EVENTS, event_mismatches
 from interlock.verify.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spell
 from interlock.verify.oracle.orders import TEXT_FIELDS, WHOLE
 from interlock.verify.oracle.stream_view import (
@@ -23,10 +24,6 @@ from interlock.verify.oracle.stream_view import (
     ItemView,
     JsonObject,
     Stream,
-    as_list,
-    as_object,
-    is_array,
-    is_object,
 )
 
 OracleRule: TypeAlias = Callable[[Stream], Iterator[Finding]]
@@ -176,7 +173,7 @@ def r8_parts(stream: Stream) -> Iterator[Finding]:
 
 def _of_item(item: JsonObject, field: str) -> object:
     """Return the text of an item. A diff is in the `operation`, which has none if it deletes a file."""
-    return as_object(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
+    return members(item.get("operation")).get("diff", "") if field == "diff" else item.get(field)
 
 
 @frozen
@@ -272,7 +269,7 @@ def _commands(item: ItemView) -> Iterator[Finding]:
     """R8, R9: compare the commands of a shell call with their deltas."""
     if item.kind != "shell_call":
         return
-    if as_object(item.added.get("action")).get("commands"):
+    if members(item.added.get("action")).get("commands"):
         yield Finding("R9", f"item {item.index} has commands before its first part", event=item.at)
     commands: list[str] = []
     for place, body in item.about("shell_call_command"):
@@ -289,7 +286,7 @@ def _commands(item: ItemView) -> Iterator[Finding]:
                 pass
         if body["command_index"] != len(commands) - 1:
             yield Finding("R8", f"command_index is {body['command_index']} instead of {len(commands) - 1}", event=place)
-    if item.done is not None and as_list(as_object(item.done.get("action")).get("commands")) != commands:
+    if item.done is not None and elements(members(item.done.get("action")).get("commands")) != commands:
         yield Finding("R9", f"the commands of item {item.index} are not the commands that were done", event=item.end)
 
 
@@ -306,7 +303,7 @@ def _print(item: ItemView) -> Iterator[Finding]:
             printed = {name: text + str(body["delta"].get(name, "")) for name, text in printed.items()}
             continue
         for name, text in printed.items():
-            if text and text != "".join([str(as_object(one).get(name, "")) for one in body["output"]]):
+            if text and text != "".join([str(members(one).get(name, "")) for one in body["output"]]):
                 yield Finding("R9", f"the {name} of a command is not what it printed", event=place)
         whole += body["output"]
         printed, count = {"stdout": "", "stderr": ""}, count + 1
@@ -415,7 +412,7 @@ def r12_cut(stream: Stream) -> Iterator[Finding]:
             last_item["type"] == "program"  # which has no status
             or (last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed"))
         )
-        if not ends_in_call and as_object(details).get("reason") not in _REASONS:
+        if not ends_in_call and members(details).get("reason") not in _REASONS:
             yield Finding("R12", "the incomplete response lacks its reason", event=last)
     elif details is not None:
         yield Finding("R12", f"a response with incomplete_details has the status {response.get('status')}", event=last)
@@ -468,42 +465,10 @@ def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Findi
         if event is None:
             malformed.append(Finding("R14", f"unknown event {name!r}", event=place))
             continue
-        for mismatch in mismatches(_without_lists(body), event, direction="stream"):
-            if not _is_of_another_rule(mismatch, event):
-                is_unknown = mismatch.kind == "unknown" and len(mismatch.path) <= 2  # noqa: PLR2004 - of an event or its item
-                (unknown if is_unknown else malformed).append(Finding("R14", _wrong(mismatch), event=place))
+        for mismatch in event_mismatches(event, body):
+            is_unknown = mismatch.kind == "unknown" and len(mismatch.path) <= 2  # noqa: PLR2004 - of an event or its item
+            (unknown if is_unknown else malformed).append(Finding("R14", _wrong(mismatch), event=place))
     return malformed, unknown
-
-
-def _without_lists(body: JsonObject) -> JsonObject:
-    """Empty the lists of an event's response: R13 checks its items, and its other lists come from the request."""
-    if not is_object(response := body.get("response")):
-        return body
-    return {**body, "response": {name: [] if is_array(value) else value for name, value in response.items()}}
-
-
-def _is_of_another_rule(mismatch: Mismatch, event: type[StreamEvent]) -> bool:
-    """Return whether another rule judges a mismatch, or none does: a response may echo any other field of the request."""
-    match mismatch.path:
-        case ("sequence_number",):
-            return True
-        case ("logprobs", *inner):
-            return bool(inner) or mismatch.kind == "missing"
-        case ("item", str(field)) if event is ItemAdded and mismatch.kind == "missing":
-            item = ITEMS.get(mismatch.type)  # a hosted call may lack what its tool makes
-            return (
-                item is not None
-                and item.tool_result is not None
-                and mismatch.type.endswith("_call")
-                and field in (*item.known_at_done, *item.tool_result)
-            )
-        case ("response", str(field)):
-            allowed = {"unknown": ("sequence_number", "output_index"), "value": ("object", "status")}
-            return field not in allowed.get(mismatch.kind, (field,))
-        case ("response", field, *inner):
-            return field != "usage" or len(inner) > 1 or mismatch.kind == "unknown"
-        case _:
-            return False
 
 
 def _wrong(mismatch: Mismatch) -> str:
@@ -533,19 +498,19 @@ def r15_logprobs(stream: Stream) -> Iterator[Finding]:
 
 def _is_logprob(entry: object) -> bool:
     """Return whether a value is the log probability of a token."""
-    fields = as_object(entry)
+    fields = members(entry)
     return (
         isinstance(fields.get("token"), str)
         and type(fields.get("logprob")) in {int, float}
         and all(isinstance(fields.get(name), list | None) for name in ("bytes", "top_logprobs"))
-        and all(type(byte) is int and byte in range(256) for byte in as_list(fields.get("bytes")))
-        and all(map(_is_logprob, as_list(fields.get("top_logprobs"))))
+        and all(type(byte) is int and byte in range(256) for byte in elements(fields.get("bytes")))
+        and all(map(_is_logprob, elements(fields.get("top_logprobs"))))
     )
 
 
 def _tokens(entries: Iterable[object]) -> list[tuple[object, object]]:
     """Return the token and value of each log probability; they must agree in all events of a part."""
-    return [(fields.get("token"), fields.get("logprob")) for fields in map(as_object, entries)]
+    return [(fields.get("token"), fields.get("logprob")) for fields in map(members, entries)]
 
 
 def _part_logprobs(part: _PartEvents) -> Iterator[Finding]:
@@ -573,10 +538,10 @@ def r18_empties(stream: Stream) -> Iterator[Finding]:
         if item.kind not in {"message", "reasoning"} or item.done is None:
             continue
         first = next(iter(item.texts), "")
-        parts = [*as_list(item.done.get("content")), *as_list(item.done.get("summary"))]
+        parts = [*elements(item.done.get("content")), *elements(item.done.get("summary"))]
         if item.kind == "reasoning" and not parts:
             continue  # its content is encrypted or omitted
-        if not "".join([_text_of(as_object(part)) for part in parts]).strip():
+        if not "".join([_text_of(members(part)) for part in parts]).strip():
             yield Finding("R18", f"item {item.index} is a {item.kind} without text", event=item.at)
         elif not first.strip():
             yield Finding("R18", f"item {item.index} begins with white space alone", event=item.at)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 from attrs import define, frozen
 
+from interlock.events.json import members
 from interlock.verify.oracle.grammar import LETTERS
 
 JsonObject: TypeAlias = Mapping[str, Any]
@@ -88,30 +89,10 @@ class Stream:
                 orphans.append((place, body))
                 continue
             if item is None:
-                about = as_object(body.get("item"))
+                about = members(body.get("item"))
                 item = items[index] = ItemView(index, str(about.get("type")), about, None, [], "")
             item.events.append((place, body))
             item.word += letter
             if letter == DONE:
-                item.done = as_object(body.get("item"))
+                item.done = members(body.get("item"))
         return cls(events, names, list(items.values()), orphans)
-
-
-def is_object(value: object) -> TypeGuard[JsonObject]:
-    """Return whether a value is a JSON object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[Sequence[object]]:
-    """Return whether a value is a JSON array."""
-    return isinstance(value, list)
-
-
-def as_object(value: object) -> JsonObject:
-    """Return the value if it is a JSON object, otherwise an empty object."""
-    return value if is_object(value) else {}
-
-
-def as_list(value: object) -> Sequence[object]:
-    """Return the value if it is a JSON array, otherwise an empty one."""
-    return value if is_array(value) else ()
