@@ -10,13 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import define, field, frozen
 
-from interlock.events.json import dumps
 from interlock.fsm.deltas import FinishReason, Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
+from interlock.serving.engines.token_estimate import estimate
 from interlock.serving.metrics import OTHER
 from interlock.serving.settings import ModelFacts
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:  # the command line reads recordings without importing request
     from interlock.serving.engines.shortcut import Shortcut
     from interlock.serving.requests.create import ResponseRequest
     from interlock.serving.requests.input_items import JsonItem
-
-BYTES_PER_TOKEN: Final = 4
-"""How many bytes of JSON an estimate counts as one token."""
 
 
 @define
@@ -245,8 +242,3 @@ async def generate_alone(engine: Engine, turn: Turn) -> AsyncGenerator[EngineOut
                 yield output
     finally:
         await generation.close()
-
-
-def estimate(body: object) -> int:
-    """Estimate the number of tokens in the JSON of a request."""
-    return len(dumps(body)) // BYTES_PER_TOKEN

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from interlock.events.items import ITEMS, ClientCall
-from interlock.events.json import dumps
-from interlock.serving.engines.engine import BYTES_PER_TOKEN, Turn, estimate
+from interlock.events.json import as_text, dumps
+from interlock.serving.engines.engine import Turn
+from interlock.serving.engines.token_estimate import BYTES_PER_TOKEN, estimate, media_tokens
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.context_window import is_summary
 from interlock.serving.requests.input_items import JsonItem, text_of
@@ -30,6 +31,7 @@ def count_prompt(turn: Turn) -> int:
     request = turn.request
     texts = [request.instructions or "", *(_text(item) for item in turn.items)]
     count = sum(map(len, texts)) // BYTES_PER_TOKEN + len(turn.items) + estimate([request.tools, request.text_format])
+    count += media_tokens(turn.items)
     if count > CONTEXT:
         raise PromptError(TOO_LONG)
     return count
@@ -44,6 +46,8 @@ def _text(item: JsonItem) -> str:
             return f"{item.get('name')} {call_text(item)}"
         case _ if is_client_output(item):
             return output_text(item)
+        case "image_generation_call":
+            return as_text(item.get("revised_prompt"))
         case _:
             return dumps(dict(item)).decode()
 

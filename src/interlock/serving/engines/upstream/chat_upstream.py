@@ -19,7 +19,8 @@ from interlock.events.json import as_text, elements, members
 from interlock.events.parts import Json
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser, reasoning_of
-from interlock.serving.engines.engine import EngineOutput, Turn, estimate
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.token_estimate import estimate
 from interlock.serving.engines.upstream.call_names import MARK, FunctionNames, api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.chat_messages import chat_messages
 from interlock.serving.engines.upstream.completions import (

@@ -13,7 +13,8 @@ from interlock.events.items import ITEMS, McpItem
 from interlock.events.json import EMPTY, dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
-from interlock.serving.engines.engine import EngineOutput, Turn, estimate
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.token_estimate import estimate
 from interlock.serving.engines.upstream.call_names import api_call_id, upstream_call_id
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import CODES, error_event, has_message, redact, upstream_error
