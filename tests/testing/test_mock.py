@@ -14,6 +14,7 @@ from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, Ra
 from websockets.sync.client import connect
 
 from interlock.events.decode import SseDecoder
+from interlock.events.stream import TERMINAL
 from interlock.testing import RULES, Mock, MockServer, findings
 
 WEATHER = {
@@ -241,6 +242,135 @@ def test_a_websocket_that_breaks_and_one_that_stops(mock) -> None:
             socket.send(json.dumps({"type": "response.create", "model": "m", "input": text}))
             received += [json.loads(frame)["type"] for frame in socket_frames(socket)]
         assert received == ["response.created", "response.in_progress"]
+
+
+def played(mock, *sent):
+    """The frames that a WebSocket receives for its own, up to the end of as many responses as it has asked for."""
+    frames, left = [], sum(isinstance(each, dict) and each["type"] == "response.create" for each in sent)
+    with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
+        for each in sent:
+            socket.send(each if isinstance(each, str) else json.dumps(each))
+        while left:
+            frames.append(json.loads(socket.recv(timeout=10)))
+            left -= frames[-1]["type"] in TERMINAL
+    return frames
+
+
+def test_the_lanes_of_a_websocket_have_streams_and_bodies_of_their_own(mock) -> None:
+    mock.when("first").says("one two three four").waits(0, between=0.01)
+    mock.when("second").says("five six seven").waits(0, between=0.01)
+    create = {"type": "response.create", "model": "m"}
+    asked = [{**create, "input": "first", "stream_id": "a"}, {**create, "input": "second", "stream_id": "b"}]
+    frames = played(mock, *asked)
+    assert {frame["stream_id"] for frame in frames} == {"a", "b"}
+    assert [request.json for request in mock.requests] == asked
+    for request, text in zip(mock.requests, ("one two three four", "five six seven"), strict=True):
+        assert request.findings() == []
+        assert f'"text":"{text}"'.encode() in request.stream
+    mock.verify()
+
+
+def test_a_steered_response_and_the_next_one_are_two_legal_streams(mock) -> None:
+    mock.when("turn").says("Eight.")
+    mock.when("first").says("one two three four five six").waits(0, between=0.05)
+    first = {"type": "response.create", "model": "m", "input": "first"}
+    with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
+        frames = []
+
+        def receive(kind):
+            while not frames or frames[-1]["type"] != kind:
+                frames.append(json.loads(socket.recv(timeout=10)))
+            return frames[-1]
+
+        socket.send(json.dumps(first))
+        response_id = receive("response.created")["response"]["id"]
+        receive("response.output_text.delta")
+        socket.send(json.dumps({"type": "response.steer", "previous_response_id": response_id, "input": "turn around"}))
+        receive("response.completed")
+        frames.clear()
+        receive("response.completed")
+    assert frames[0]["response"]["previous_response_id"] == response_id
+    assert [(request.findings(), request.text) for request in mock.requests] == [([], "first"), ([], "turn around")]
+    assert mock.requests[0].json == first
+    assert mock.requests[1].json["previous_response_id"] == response_id
+    assert b"Eight." in mock.requests[1].stream
+
+
+def test_a_frame_that_is_no_json_ends_nothing(mock) -> None:
+    mock.when().says("Hi")
+    frames = played(mock, "{not JSON", {"type": "response.create", "model": "m", "input": "x"})
+    assert (frames[0]["type"], frames[-1]["type"]) == ("error", "response.completed")
+    assert [request.json["input"] for request in mock.requests] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda mock: mock.when().ends("lenght"), "Invalid enum value 'lenght'"),
+        (lambda mock: mock.when().fails(200), "Expected `int` >= 400"),
+        (lambda mock: mock.when().fails(600), "Expected `int` <= 599"),
+        (lambda mock: mock.when().fails(503, retry_after=-1), "Expected `float` >= 0"),
+        (lambda mock: mock.when().waits(-1), "Expected `float` >= 0"),
+        (lambda mock: mock.when().waits(float("inf")), "Expected `float`"),
+        (lambda mock: mock.when().waits(float("nan")), "Expected `float`"),
+        (lambda mock: mock.when().says(5), "Expected `str | object | array | null`, got `int`"),
+        (lambda mock: mock.when().says({"a": object()}), "object"),
+        (lambda mock: mock.when().thinks(5), "Expected `str"),
+        (lambda mock: mock.when().calls(""), "Expected `str` of length >= 1"),
+        (lambda mock: mock.when().calls("f", x=object()), "object"),
+        (lambda mock: mock.when().disconnects(after=-1), "Expected `int` >= 0"),
+        (lambda mock: mock.when(turn=0), "Expected `int` >= 1"),
+        (lambda mock: mock.when(5), "Expected `str | null`, got `int`"),
+        (lambda mock: mock.when(""), "Expected `str` of length >= 1"),
+        (lambda mock: mock.when(tools=["f", ""]), "Expected `str` of length >= 1"),
+        (lambda mock: mock.when(per="both"), "Invalid enum value 'both'"),
+        (lambda mock: (mock.when().says("a"), mock.when("b")), "rule 1 (any request) answers all requests with text 'b'"),
+        (lambda mock: (mock.when("a").says("a"), mock.when("BAT")), "rule 1 (text 'a') answers all requests with text 'BAT'"),
+    ],
+)
+def test_a_wrong_rule_is_refused_where_it_is_written(mock, write, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        write(mock)
+
+
+def test_a_pattern_has_its_flags_in_itself(mock) -> None:
+    mock.when(re.compile("(?i)hello")).says("Hi")
+    assert text_of(ask(mock, "HELLO")) == "Hi"
+    with pytest.raises(ValueError, match="write the flags into the pattern"):
+        mock.when(re.compile("hello", re.IGNORECASE))
+
+
+def test_rules_that_nobody_used_and_tools_that_nobody_offered_are_said(server) -> None:
+    with Mock(server=server) as mock:
+        mock.when("weather").calls("get_weather", city="Berlin")
+        mock.when("never").says("No.")
+        ask(mock, "weather")
+        assert (mock.unused, mock.requests[0].unoffered) == (["text 'never'"], ["get_weather"])
+    message = "no request has used the rule for text 'never'\nthe script calls the tool 'get_weather', which the request to "
+    with Mock(server=server, strict=True) as strict:
+        strict.rules += mock.rules
+        ask(strict, "weather")
+        with pytest.raises(AssertionError, match=re.escape(message)):
+            strict.verify()
+        strict.rules.clear()
+        strict.requests.clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("get_weather", WEATHER),
+        ("python", {"type": "code_interpreter", "container": {"type": "auto"}}),
+        ("browser.search", {"type": "web_search"}),
+        ("crm__find", {"type": "namespace", "name": "crm", "description": "C", "tools": [{**WEATHER, "name": "find"}]}),
+    ],
+)
+def test_a_tool_is_offered_by_any_of_its_names(server, name, tool) -> None:
+    with Mock(server=server, strict=True) as mock:
+        mock.when().calls(name, query="x")
+        ask(mock, tools=[tool])
+        assert mock.requests[0].unoffered == []
+        mock.requests[0].problem = ""  # the next turn of a hosted tool is not written
 
 
 def socket_frames(socket):

@@ -18,7 +18,7 @@ from typing import Final, Literal, Self
 from attrs import define, field
 from msgspec.structs import replace
 
-from interlock.events.json import loads, members
+from interlock.events.json import as_text, dumps, loads, members, parse
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.events.stream import TERMINAL
 from interlock.judges import AnyJudge, Finding
@@ -30,8 +30,19 @@ try:
     from starlette.types import Message, Receive, Scope, Send
 
     from interlock.serving.build import build
-    from interlock.serving.engines.script import Call, Conversation, Ending, Failure, ScriptRule, ScriptStep, When, read_rules
-    from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine
+    from interlock.serving.engines.script import (
+        Call,
+        Conversation,
+        Ending,
+        Failure,
+        ScriptRule,
+        ScriptStep,
+        When,
+        checked,
+        find_cover,
+        read_rules,
+    )
+    from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine, ScriptedResponse
     from interlock.serving.http.answers import error_response
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
@@ -47,6 +58,11 @@ except ModuleNotFoundError as error:
 KEY: Final = "interlock"
 """The API key in the environment of a test; the mock accepts every key."""
 LOCAL: Final = "127.0.0.1"
+BEGIN: Final = "response.created"
+FRAME_FIELDS: Final = ("type", "stream_id", "generate")
+"""The fields of a frame that are not of its request."""
+STEERING: Final = "response.steer."
+"""Begins the types of the events about steering, which belong to no response."""
 
 
 class Scenario:
@@ -78,7 +94,7 @@ class Scenario:
         Several calls of a step are parallel calls.
         """
         whole = arguments if isinstance(arguments, str) and arguments else {**dict(arguments or {}), **fields}
-        return self._set(calls=[*self._last.calls, Call(name, whole)])
+        return self._set(calls=[*self._last.calls, checked(Call(name, whole))])
 
     def returns(self, output: str) -> Scenario:
         """Return this from the last call, which is of a hosted tool, such as `web_search`, that the mock runs.
@@ -105,7 +121,7 @@ class Scenario:
 
     def fails(self, status: int, message: str = Failure(500).message, *, retry_after: float | None = None) -> Scenario:
         """Answer with an HTTP error, perhaps with the header `Retry-After`."""
-        return self._add(fails=Failure(status, message, retry_after))
+        return self._add(fails=checked(Failure(status, message, retry_after)))
 
     def disconnects(self, *, after: int = 0) -> Scenario:
         """Break the connection after this many events."""
@@ -134,7 +150,7 @@ class Scenario:
         return self._set(**fields)
 
     def _set(self, **fields: object) -> Scenario:
-        return self._write([*self._steps[:-1], replace(self._last, **fields)])
+        return self._write([*self._steps[:-1], checked(replace(self._last, **fields))])
 
     def _write(self, steps: list[ScriptStep]) -> Scenario:
         self._rules[self._index] = replace(self._rules[self._index], steps=steps)
@@ -163,6 +179,8 @@ class MockRequest:
     """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     is_spoiled: bool = False
     """Whether its scenario has broken the stream."""
+    unoffered: Sequence[str] = ()
+    """The tools that the script has called, and that the request does not offer."""
 
     @property
     def json(self) -> Mapping[str, object]:
@@ -179,58 +197,94 @@ class MockRequest:
 
 
 @define(eq=False)
+class _MockResponse(ScriptedResponse):
+    """Records the answer to one request."""
+
+    request: MockRequest
+    data: bytearray = field(factory=bytearray, init=False)
+    """The stream so far."""
+
+    def take(self, step: ScriptStep, unoffered: Sequence[str]) -> None:
+        self.request.unoffered = [*self.request.unoffered, *unoffered]
+        if not (step.has_answer and step.breaks is None):
+            self.request.is_spoiled = True
+
+    def refuse(self, reason: str) -> None:
+        self.request.problem = reason
+
+    def add(self, data: bytes, *, is_last: bool) -> None:
+        """Add to the stream."""
+        self.data += data
+        if is_last:
+            self.request.stream = bytes(self.data)
+
+
+@define(eq=False)
 class _MockConnection(ScriptedConnection):
-    """Records the requests and streams of a connection, as the client sends and receives them."""
+    """Records the requests and streams of a connection, as the client sends and receives them.
+
+    The lanes of a WebSocket have a stream each, one response after another. Steering begins a response of its lane without a
+    request of the client; its events say which one it continues.
+    """
 
     _requests: list[MockRequest]
     _scope: Scope
     _receive: Receive
     _send: Send
-    _bodies: deque[bytes] = field(factory=deque[bytes], init=False)
+    _frames: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
     """The requests over a WebSocket whose responses have not begun."""
-    _request: MockRequest | None = field(default=None, init=False)
-    """The last request."""
+    _waiting: dict[object, deque[_MockResponse]] = field(factory=dict[object, "deque[_MockResponse]"], init=False)
+    """The responses over a WebSocket that have begun and have no event yet, by lane."""
+    _current: dict[object, _MockResponse] = field(factory=dict[object, _MockResponse], init=False)
+    """The responses that are being streamed, by lane."""
+    _lanes: dict[object, object] = field(factory=dict[object, object], init=False)
+    """The lane of each response, by id."""
+    _response: _MockResponse | None = field(default=None, init=False)
+    """The answer to the only request, or to the last one."""
     _streams: bool = field(default=False, init=False)
-    _data: bytearray = field(factory=bytearray, init=False)
-    """The body of the request, and then the stream so far."""
+    _body: bytearray = field(factory=bytearray, init=False)
+    """The body of the request."""
 
     @property
     def transport(self) -> object:
         """The transport of the connection, which `disconnects` breaks."""
         return getattr(getattr(self._send, "__self__", None), "transport", None)
 
-    def begin(self, conversation: Conversation, rule: ScriptRule | None) -> None:
+    def begin(self, conversation: Conversation, rule: ScriptRule | None, body: Mapping[str, object]) -> ScriptedResponse:
         if self._scope["type"] == "websocket":
-            self._note(self._bodies.popleft() if self._bodies else b"")
-        if (noted := self._request) is not None:
-            noted.model, noted.text, noted.tools, noted.turn = (
-                conversation.model,
-                conversation.text,
-                conversation.tools,
-                conversation.turn,
-            )
-            noted.rule = None if rule is None else str(rule.conditions)
+            frame = next((each for each in self._frames if _body_of(each) == _body_of(body)), None)
+            if frame is None:
+                lane = self._lanes.get(body.get("previous_response_id"))
+            else:
+                self._frames.remove(frame)
+                lane = frame.get("stream_id")
+            self._waiting.setdefault(lane, deque()).append(self._note(dumps(frame or body)))
+        response = self._response or self._note(b"")
+        noted = response.request
+        noted.model, noted.text, noted.tools = conversation.model, conversation.text, conversation.tools
+        noted.turn, noted.rule = conversation.turn, None if rule is None else str(rule.conditions)
+        return response
 
     def refuse(self, reason: str) -> None:
-        if self._request is not None:
-            self._request.problem = reason
+        if self._response is not None:
+            self._response.refuse(reason)
 
-    def _note(self, body: bytes) -> None:
-        self._request = MockRequest(self._scope["path"], Headers(scope=self._scope), body)
-        self._requests.append(self._request)
-        self._data.clear()
+    def _note(self, body: bytes) -> _MockResponse:
+        self._response = _MockResponse(MockRequest(self._scope["path"], Headers(scope=self._scope), body))
+        self._requests.append(self._response.request)
+        return self._response
 
     async def receive(self) -> Message:
         """Receive a message, and note a request."""
         message = await self._receive()
-        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._request is None:
-            self._data += message.get("body", b"")
+        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._response is None:
+            self._body += message.get("body", b"")
             if not message.get("more_body", False):
-                self._note(bytes(self._data))
+                self._note(bytes(self._body))
         elif message["type"] == "websocket.receive":
-            frame = str(message.get("text") or "").encode()
-            if members(loads(frame)).get("type") == "response.create":
-                self._bodies.append(frame)
+            frame = members(parse(str(message.get("text") or "")))
+            if frame.get("type") == "response.create":
+                self._frames.append(frame)
         return message
 
     async def send(self, message: Message) -> None:
@@ -238,24 +292,33 @@ class _MockConnection(ScriptedConnection):
         match message["type"]:
             case "http.response.start":
                 self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
-            case "http.response.body" if self._streams:
-                self._data += message.get("body", b"")
-                self._end(is_last=not message.get("more_body", False))
+            case "http.response.body" if self._streams and self._response is not None:
+                self._response.add(message.get("body", b""), is_last=not message.get("more_body", False))
             case "websocket.send":
-                kind = str(members(loads(message["text"])).get("type"))
-                self._data += f"event: {kind}\ndata: {message['text']}\n\n".encode()
-                if kind in TERMINAL:
-                    self._data += DONE_FRAME
-                self._end(is_last=kind in TERMINAL)
+                self._note_event(members(parse(str(message.get("text") or ""))))
             case _:
                 pass
         await self._send(message)
 
-    def _end(self, *, is_last: bool) -> None:
-        if is_last and self._request is not None:
-            step = self.step
-            self._request.stream = bytes(self._data)
-            self._request.is_spoiled = step is not None and not (step.has_answer and step.breaks is None)
+    def _note_event(self, event: Mapping[str, object]) -> None:
+        """Add an event to the stream of its lane, as if the lane were all; those about steering belong to no stream."""
+        kind, lane = as_text(event.get("type")), event.get("stream_id")
+        if kind == BEGIN and (waiting := self._waiting.get(lane)):
+            self._current[lane] = waiting.popleft()
+            self._lanes[members(event.get("response")).get("id")] = lane
+        response = self._current.get(lane)
+        if response is None or kind.startswith(STEERING):
+            return
+        data = dumps({name: value for name, value in event.items() if name != "stream_id"})
+        is_last = kind in TERMINAL
+        response.add(b"event: %b\ndata: %b\n\n%b" % (kind.encode(), data, DONE_FRAME if is_last else b""), is_last=is_last)
+        if is_last:
+            del self._current[lane]
+
+
+def _body_of(frame: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what a frame of a WebSocket has of the request."""
+    return {name: value for name, value in frame.items() if name not in FRAME_FIELDS}
 
 
 class MockServer:
@@ -323,8 +386,10 @@ class Mock:
     clients of Messages, and `base_url` the one for clients of OpenAI's APIs.
     """
 
-    def __init__(self, script: str | Path | None = None, *, server: MockServer | None = None) -> None:
+    def __init__(self, script: str | Path | None = None, *, server: MockServer | None = None, strict: bool = False) -> None:
         """Create a mock with the rules of a script, if there is one.
+
+        If it is `strict`, `verify` also fails for unused rules, and for calls of tools that a request does not offer.
 
         Raises:
             InterlockError: The script is invalid.
@@ -333,7 +398,7 @@ class Mock:
         self.rules: list[ScriptRule] = [] if script is None else [*read_rules(Path(script))]
         self.requests: list[MockRequest] = []
         self.url = ""
-        self._server = server
+        self._server, self._strict = server, strict
         self._exits = ExitStack()
 
     @property
@@ -375,19 +440,27 @@ class Mock:
             per: Whether the turns of each conversation count the steps, or all requests to the server.
 
         Raises:
-            ValueError: The pattern has flags, or the family is unknown.
+            ValueError: The pattern has flags, the family or a condition is none, or an earlier rule answers all of its requests.
         """
         pattern = text.pattern if isinstance(text, re.Pattern) else None
-        if isinstance(text, re.Pattern) and text.flags & ~re.UNICODE:
+        if isinstance(text, re.Pattern) and text.flags != re.compile(text.pattern).flags:
             raise ValueError("write the flags into the pattern, such as (?i)")
         when = When(
-            text=text if isinstance(text, str) else None,
+            text=None if isinstance(text, re.Pattern) else text,
             pattern=pattern,
             tools=[tools] if isinstance(tools, str) else [*tools],
             model=model,
             turn=turn,
         )
-        return Scenario(self.rules, ScriptRule(steps=[], when=when, family=family, per=per))
+        if (index := find_cover(self.rules, checked(when))) is not None:
+            raise ValueError(f"rule {index + 1} ({self.rules[index].conditions}) answers all requests with {when}")
+        return Scenario(self.rules, checked(ScriptRule(steps=[], when=when, family=family, per=per)))
+
+    @property
+    def unused(self) -> Sequence[str]:
+        """The conditions of the rules that have answered no request."""
+        used = {request.rule for request in self.requests}
+        return [text for rule in self.rules if (text := str(rule.conditions)) not in used]
 
     def verify(self) -> None:
         """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.
@@ -401,6 +474,13 @@ class Mock:
             for each in self.requests
             for finding in each.findings()
         ]
+        if self._strict:
+            problems += [f"no request has used the rule for {text}" for text in self.unused]
+            problems += [
+                f"the script calls the tool {name!r}, which the request to {each.path} does not offer"
+                for each in self.requests
+                for name in each.unoffered
+            ]
         if problems:
             raise AssertionError("\n".join(problems))
 

@@ -157,3 +157,26 @@ def test_what_a_script_cannot_say_is_left_out_with_a_warning(caplog) -> None:
     step = recorded_step({"status": "failed", "output": [search, custom, broken]})
     assert ([(each.name, each.arguments) for each in step.calls], step.ends) == ([("g", {"input": "x"}), ("f", '{"n')], "error")
     assert caplog.messages == ["a script cannot record an item of the type web_search_call"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"rules": []}', "Expected `array` of length >= 1 - at `$.rules`"),
+        ('{"rules": [{"steps": []}]}', "a rule has steps, and each does something - at `$.rules[0].steps`"),
+        ('{"rules": [{"steps": [{}]}]}', "a rule has steps, and each does something - at `$.rules[0].steps`"),
+        ('{"rules": [{"steps": [{"says": "a", "says": "b"}]}]}', "not JSON: the name 'says' is repeated in an object"),
+        (
+            '{"rules": [{"steps": [{"says": "a"}]}, {"when": "b", "steps": [{"says": "b"}]}]}',
+            "rule 1 answers all of its requests",
+        ),
+        ('{"rules": [{"steps": [{"says": "a", "waits": 1e999}]}]}', "Expected `float`"),
+        ("[[rules]]\nsteps = [{ says = 'a', waits = inf }]", "Expected `float`"),
+    ],
+)
+def test_a_script_that_says_nothing_or_twice_is_refused(tmp_path, text, message) -> None:
+    path = tmp_path / f"a.{'json' if text.startswith('{') else 'toml'}"
+    path.write_text(text)
+    with pytest.raises(ScriptError) as failure:
+        read_rules(path)
+    assert message in str(failure.value)

@@ -5,17 +5,18 @@ docs/mock.md describes the format. A recording of an engine's output is a script
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from attrs import frozen
 from msgspec import Meta, Struct
 
-from interlock.events.json import elements, loads, members
+from interlock.events.json import elements, members
 from interlock.fsm.errors import InterlockError
 from interlock.parsers import Format, Tagged
 from interlock.serving.engines.prompt import is_client_output, is_from_user
@@ -25,8 +26,12 @@ from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 Ending: TypeAlias = Literal["stop", "length", "content_filter", "abort", "error"]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
+SOME: Final = Meta(min_length=1)
+Name: TypeAlias = Annotated[str, SOME]
+
+V = TypeVar("V", bound=Struct)
 
 HARMONY_NAMES: Final = ("gpt_oss", "harmony")
 """The family whose models write harmony, and the name of the format."""
@@ -61,10 +66,10 @@ class _Fields(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=Tru
 class When(_Fields, frozen=True):
     """The conditions of a rule, all of which a request must meet."""
 
-    text: Annotated[str, Meta(description="A part of the user's message; upper and lower case are the same.")] | None = None
-    pattern: Annotated[str, Meta(description="A regular expression that is found in the user's message.")] | None = None
-    tools: Annotated[list[str], Meta(description="The names of tools that the request offers, among others.")] = []
-    model: Annotated[str, Meta(description="The name of the model.")] | None = None
+    text: Annotated[str, SOME, Meta(description="A part of the user's message; upper and lower case are the same.")] | None = None
+    pattern: Annotated[str, SOME, Meta(description="A regular expression that is found in the user's message.")] | None = None
+    tools: Annotated[list[Name], Meta(description="The names of tools that the request offers, among others.")] = []
+    model: Annotated[str, SOME, Meta(description="The name of the model.")] | None = None
     turn: Annotated[int, Meta(ge=1, description="The number of the model's turn in the conversation, from 1.")] | None = None
 
     def __post_init__(self) -> None:
@@ -73,6 +78,16 @@ class When(_Fields, frozen=True):
             re.compile(self.pattern or "")
         except re.error as error:
             raise ValueError(f"pattern: {error}") from None
+
+    def covers(self, other: When) -> bool:
+        """Return whether each request that meets other conditions meets these, too."""
+        return (
+            self.turn == other.turn
+            and self.model in (None, other.model)
+            and self.pattern in (None, other.pattern)
+            and {*self.tools} <= {*other.tools}
+            and (self.text is None or (other.text is not None and self.text.casefold() in other.text.casefold()))
+        )
 
     def __str__(self) -> str:
         """Return the conditions in words."""
@@ -89,7 +104,7 @@ class When(_Fields, frozen=True):
 class Call(_Fields, frozen=True):
     """A call of a tool."""
 
-    name: str
+    name: Name
     arguments: Annotated[dict[str, object] | str, Meta(description="An object, or text that is sent as it is.")] = {}
     returns: Annotated[str, Meta(description="The result of a hosted tool.")] | None = None
 
@@ -218,7 +233,7 @@ class RecordedRule(ScriptRule, frozen=True, kw_only=True):
 class Script(_Fields, frozen=True):
     """A file of rules, the first of which that matches a request answers it."""
 
-    rules: list[ScriptRule]
+    rules: Annotated[list[ScriptRule], SOME]
     schema: str | None = msgspec.field(default=None, name="$schema")
     """The address of the JSON schema, for an editor."""
 
@@ -241,11 +256,44 @@ def read_rules(file: Path, data: bytes | None = None) -> Sequence[ScriptRule]:
         return [recorded_rule(read(data.splitlines()))]
     is_toml = file.suffix == ".toml"
     try:
-        return msgspec.convert(tomllib.loads(data.decode()) if is_toml else loads(data), Script).rules
+        value = tomllib.loads(data.decode()) if is_toml else json.loads(data, object_pairs_hook=_distinct)
+        rules = msgspec.convert(value, Script).rules
     except msgspec.ValidationError as error:
         raise ScriptError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise ScriptError(f"not {'TOML' if is_toml else 'JSON'}: {error}") from None
+    for index, rule in enumerate(rules):
+        if not rule.steps or ScriptStep() in rule.steps:
+            raise ScriptError(f"a rule has steps, and each does something - at `$.rules[{index}].steps`")
+        if (other := find_cover(rules[:index], rule.conditions)) is not None:
+            raise ScriptError(f"rule {other + 1} answers all of its requests - at `$.rules[{index}]`")
+    return rules
+
+
+def find_cover(rules: Sequence[ScriptRule], when: When) -> int | None:
+    """Return the index of the rule that answers all requests with these conditions, so that a later rule never does."""
+    return next((index for index, rule in enumerate(rules) if rule.conditions.covers(when)), None)
+
+
+def checked(value: V) -> V:
+    """Return an object of a script that was made in Python, if a file may have it, too.
+
+    Raises:
+        ValueError: It has a field that a file may not have.
+    """
+    try:
+        msgspec.convert(msgspec.to_builtins(value), type(value))
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _distinct(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON, unless a name is repeated."""
+    names = [name for name, _ in pairs]
+    if len({*names}) < len(names):
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} is repeated in an object")
+    return dict(pairs)
 
 
 def script_schema() -> dict[str, object]:
@@ -273,6 +321,12 @@ class Conversation:
     def of(cls, request: ResponseRequest, items: Sequence[JsonItem]) -> Conversation:
         """Return the conversation of a request, whose input is at the end of `items`."""
         return cls(request.model, [*_tool_names(request.tools)], _texts(items))
+
+    def offers(self, call: Call) -> bool:
+        """Return whether the request offers the tool of a call: by its name, or by the name of its server or namespace."""
+        hosted = [each for each in HOSTED_CALLS.values() if {*each.types} & {*self.tools}]
+        offered = {*self.tools, *(name for each in hosted for name in (each.function["name"], each.recipient))}
+        return call.returns is not None or call.name in offered or any(call.name.startswith(f"{each}__") for each in self.tools)
 
     @property
     def turn(self) -> int:

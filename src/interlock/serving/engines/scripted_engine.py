@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ from interlock.serving.requests.tool_offer import HOSTED_TOOLS, find_hosted, rou
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
+logger = logging.getLogger(__name__)
+
 SCRIPTED: Final = "interlock-script"
 
 CONNECTION: Final = "interlock.scripted_connection"
@@ -37,19 +40,35 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 
 
 @define(eq=False)
+class ScriptedResponse:
+    """The answer to one request."""
+
+    def take(self, step: ScriptStep, unoffered: Sequence[str]) -> None:
+        """Note the next step, and the tools that it calls and the request does not offer."""
+        del step
+        for name in unoffered:
+            logger.warning("the script calls the tool %r, which the request does not offer", name)
+
+    def refuse(self, reason: str) -> None:
+        """Note that the script has no answer."""
+
+
+@define(eq=False)
 class ScriptedConnection:
-    """A connection whose requests a script answers: its one HTTP request, or those of a WebSocket, one after another."""
+    """A connection whose requests a script answers: its one HTTP request, or those of a WebSocket, which may overlap."""
 
     step: ScriptStep | None = field(default=None, init=False)
     """The step that answers the last request; its fault spoils the answer."""
     sent: int = field(default=0, init=False)
     """The events of the answer since the step began."""
 
-    def begin(self, conversation: Conversation, rule: ScriptRule | None) -> None:
-        """Begin the answer to a request, with the rule that it matches."""
+    def begin(self, conversation: Conversation, rule: ScriptRule | None, body: Mapping[str, object]) -> ScriptedResponse:
+        """Begin the answer to a request with this body, and with the rule that it matches."""
+        del conversation, rule, body
+        return ScriptedResponse()
 
     def refuse(self, reason: str) -> None:
-        """Note that the script has no answer."""
+        """Note that the script cannot spoil the last answer."""
 
 
 @define(eq=False)
@@ -143,6 +162,8 @@ class ScriptedGeneration(Generation):
     _turn: int = field(default=0, init=False)
     _step: ScriptStep | None = field(default=None, init=False)
     """The step of the next turn, if it is taken."""
+    _response: ScriptedResponse = field(factory=ScriptedResponse, init=False)
+    _conversation: Conversation | None = field(default=None, init=False)
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Find the rule.
@@ -150,9 +171,10 @@ class ScriptedGeneration(Generation):
         Raises:
             ApiError: 400 if none matches; the message has what the request asks, and the rules.
         """
-        conversation = Conversation.of(self.request, turn.items)
+        self._conversation = conversation = Conversation.of(self.request, turn.items)
         found = conversation.find(self.engine.rules)
-        self.connection.begin(conversation, None if found is None else self.engine.rules[found[0]])
+        rule = None if found is None else self.engine.rules[found[0]]
+        self._response = self.connection.begin(conversation, rule, self.request.raw)
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
@@ -171,12 +193,16 @@ class ScriptedGeneration(Generation):
         return ChatParser(route_hosted(Routing.from_request(self.declared), hosted))
 
     def _refuse(self, reason: str) -> ApiError:
-        self.connection.refuse(reason)
+        self._response.refuse(reason)
         return ApiError(400, reason, code="no_rule_matches")
 
     def _take(self, turn: Turn) -> ScriptStep:
         self._step = self.engine.take(self._index, self._turn + turn.index, turn.items)
         self.results.extend(self._step.results)
+        conversation = self._conversation
+        self._response.take(
+            self._step, [call.name for call in self._step.calls if conversation is not None and not conversation.offers(call)]
+        )
         if turn.index and self._step.breaks is not None:
             raise EngineError("Write breaks at the first step of a response: the hosted calls before this step belong to it too.")
         if turn.index == 0 or not self._step.has_answer:  # keep the fault of an earlier turn
@@ -201,7 +227,7 @@ class ScriptedGeneration(Generation):
         try:
             step, self._step = self._step or self._take(turn), None
         except EngineError as error:
-            self.connection.refuse(str(error))
+            self._response.refuse(str(error))
             raise
         if step.fails is not None:
             raise EngineError(step.fails.message)
