@@ -116,6 +116,7 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     retries: Retries = 2
     fields: dict[str, str] = {}
     short_call_ids: bool = False
+    late_system: bool = False
     facts: dict[str, ModelFacts] = {}
 
 

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 from click.testing import CliRunner
+from live.upstream import ScriptedUpstream, failure, serve_upstream
 
 from interlock.serving.build import build
 from interlock.serving.cli.commands import app
@@ -11,6 +12,8 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing import Mock
+
+LATE = "it may come late: set late_system = true, unless the API is responses"
 
 
 def run(*arguments):
@@ -23,7 +26,14 @@ def test_an_upstream_that_can_do_everything(api) -> None:
     with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, (models, window, *cases) = run("--upstream", url, "--upstream-api", api)
     assert (status, models, window[:16]) == (0, "models     yes  1: tiny", "window     yes  ")
-    assert cases == ["answers    yes", "limit      yes", "tools      yes", "reasoning  yes", "schema     yes"]
+    assert cases == [
+        "answers    yes",
+        "limit      yes",
+        "tools      yes",
+        "reasoning  yes",
+        "schema     yes",
+        f"system     yes  {LATE}",
+    ]
 
 
 def test_an_upstream_that_does_not_answer() -> None:
@@ -52,7 +62,15 @@ def test_a_model_that_only_writes_text() -> None:
         "tools      no   calls nothing",
         "reasoning  -    the text begins with a tag instead",
         "schema     no   the text is '<think>Hm.</think>Hello.'",
+        f"system     yes  {LATE}",
     ]
+
+
+def test_an_upstream_whose_template_wants_the_system_message_first() -> None:
+    refused = failure(400, {"error": {"message": "System message must be at the beginning.", "code": 400}})
+    with serve_upstream(ScriptedUpstream([refused])) as url:
+        _, lines = run("--upstream", url, "--model", "m", "--upstream-retries", "0")
+    assert lines[-1] == "system     -    it must come first: the gateway sends a later one as a user's text"
 
 
 def test_an_upstream_is_required() -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 import click
+from attrs import evolve
 
-from interlock.events.json import as_text, elements, members, parse
+from interlock.events.json import as_text, dumps, elements, members, parse
 from interlock.serving.build import build
-from interlock.serving.cli.exchange import exchange
+from interlock.serving.cli.exchange import ExchangeError, exchange
 from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.survey import survey
@@ -32,6 +33,9 @@ COLOURS: Final[Mapping[Mark, str]] = {"yes": "green", "no": "red", "-": "yellow"
 MARKS: Final[Mapping[Result, Mark]] = {"passes": "yes", "fails": "no", "not served": "no", "not seen": "-"}
 REQUIRED: Final = frozenset({"answers", "tools"})
 """The lines that must say yes."""
+LATE_SYSTEM: Final = (("user", "Hi"), ("assistant", "Hello."), ("system", "Answer in one word."), ("user", "How are you?"))
+"""The roles and texts of a conversation with a late system message."""
+JSON: Final = {"Content-Type": "application/json"}
 MAX_NAMES: Final = 5
 """The most models that are named."""
 _TIMEOUT: Final = 60.0
@@ -50,14 +54,16 @@ def doctor(*, model: str | None, **_options: object) -> None:
     """Say what an upstream can do, and what is wrong.
 
     A gateway sends the upstream five cases of `interlock conformance`: a text, a limit of tokens, a required call, reasoning and
-    a JSON schema. The exit status is 0 if the model answers, calls a tool, and nothing is wrong, and otherwise 1.
+    a JSON schema; and then a system message after others. The exit status is 0 if the model answers, calls a tool, and nothing is
+    wrong, and otherwise 1.
     """
     upstreams = required_upstreams(settings_of())
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
     marks: dict[str, Mark] = {}
     logging.disable(logging.WARNING)  # the report has the errors
     try:
-        with ServerThread(build(Settings(api_key=(key,)), Gateway(upstreams))) as url:
+        gateway = Gateway([evolve(each, late_system=True) for each in upstreams])
+        with ServerThread(build(Settings(api_key=(key,)), gateway)) as url:
             for name, mark, text in examine(url, key, model, reason(upstreams)):
                 click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
                 marks[name] = mark
@@ -86,6 +92,21 @@ def examine(url: str, key: str, model: str | None, fault: str) -> Iterator[Repor
     yield "window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens"
     for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
         yield case.name, MARKS[case.result], case.note
+    yield "system", *accepts_late_system(url, headers, chosen)
+
+
+def accepts_late_system(url: str, headers: Mapping[str, str], model: str) -> tuple[Mark, str]:
+    """Return whether a model's template allows a system message after others, and what follows for the settings."""
+    messages = [{"role": role, "content": text} for role, text in LATE_SYSTEM]
+    body = dumps({"model": model, "input": messages, "store": False})
+    try:
+        with exchange("POST", f"{url}/v1/responses", {**headers, **JSON}, body, _TIMEOUT) as answer:
+            response = members(parse(answer.read()))
+    except ExchangeError as error:
+        return "-", str(error)
+    if response.get("status") in ("completed", "incomplete"):
+        return "yes", "it may come late: set late_system = true, unless the API is responses"
+    return "-", "it must come first: the gateway sends a later one as a user's text"
 
 
 def list_models(url: str, headers: Mapping[str, str]) -> Mapping[str, int | None]:

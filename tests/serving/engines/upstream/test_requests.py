@@ -103,8 +103,13 @@ def test_instructions_and_developers_are_the_system():
     assert messages(developer, {"role": "user", "content": "d"}, {"role": "system", "content": "e"}, instructions="a") == [
         {"role": "system", "content": "a\n\nb\nc"},
         {"role": "user", "content": "d"},
-        {"role": "system", "content": "e"},
+        {"role": "user", "content": "<system>\ne\n</system>"},
     ]
+
+
+def test_system_messages_stay_where_they_are_if_the_upstream_accepts_them_there():
+    late = [{"role": "user", "content": "d"}, {"role": "system", "content": "e"}]
+    assert sent({"late_system": True}, input=late)["messages"] == late
 
 
 def test_parts_of_a_users_message_become_parts():

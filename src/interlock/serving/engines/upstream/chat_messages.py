@@ -21,6 +21,8 @@ MEDIA: Final[Mapping[object, str]] = {"image_url": "images", "file": "files", "i
 """What the parts of a message are that are not text, by type."""
 DETAILS: Final[Mapping[str, str]] = {"original": "high"}
 """The details of images that Chat Completions does not have, and what is closest."""
+LATE_SYSTEM: Final = "<system>\n{}\n</system>"
+"""A system message where the model's template allows none."""
 TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"})
 
 
@@ -30,6 +32,8 @@ def chat_messages(
     reasoning_field: str,
     upstream_id: Callable[[str], str],
     origin: str | None = None,
+    *,
+    late_system: bool = False,
 ) -> list[Message]:
     """Return the messages for a conversation; reasoning goes into `reasoning_field`, or is left out if the name is empty.
 
@@ -37,12 +41,13 @@ def chat_messages(
     reasoning; None if it gets nothing. Items of one assistant turn become one message. The outputs of its calls follow it,
     wherever they are in the conversation, and then their images and files as a user message. Developer messages become system
     messages, and adjacent system messages are joined, beginning with the instructions, because many chat templates accept
-    nothing else.
+    nothing else. For the same reason, a later one becomes a user's message that says what it is, unless the upstream accepts
+    `late_system` messages.
 
     Raises:
         ApiError: 400 for a content part that Chat Completions cannot express.
     """
-    writer = _MessageWriter(reasoning_field, upstream_id, origin)
+    writer = _MessageWriter(reasoning_field, upstream_id, origin, late_system)
     if instructions:
         writer.add_text("system", instructions)
     for item in normalize(items, files=True, encrypted=origin is not None):
@@ -74,6 +79,7 @@ class _MessageWriter:
     _reasoning_field: str
     _upstream_id: Callable[[str], str]
     _origin: str | None
+    _late_system: bool
     entries: list[_Entry] = field(factory=list[_Entry])
     _callers: dict[object, _Entry] = field(factory=dict[object, _Entry])
 
@@ -102,6 +108,8 @@ class _MessageWriter:
         last = self.entries[-1].message if self.entries else None
         if role == "system" and last is not None and last["role"] == "system":
             last["content"] = f"{last['content']}\n\n{text}"
+        elif role == "system" and last is not None and not self._late_system:
+            self._append({"role": "user", "content": LATE_SYSTEM.format(text)})
         else:
             self._append({"role": role, "content": text})
 

@@ -227,7 +227,12 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             upstream_id = lambda call_id: written_id(split_extras(call_id)[0])  # noqa: E731 - one of two short functions
         fields: dict[str, object] = {
             "messages": chat_messages(
-                request.instructions, items, reasoning_field, lambda call_id: upstream.fit(upstream_id(call_id)), upstream.origin
+                request.instructions,
+                items,
+                reasoning_field,
+                lambda call_id: upstream.fit(upstream_id(call_id)),
+                upstream.origin,
+                late_system=upstream.late_system,
             ),
             "max_completion_tokens" if "max_completion_tokens" in upstream.fields else self._call.limit: turn.budget,
             "reasoning_effort": request.reasoning_effort,

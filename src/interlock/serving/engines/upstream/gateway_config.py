@@ -63,6 +63,7 @@ def upstream_of(table: UpstreamSettings, place: str = "upstream") -> Upstream:
             None if table.family is None else family_format(table.family),
             table.fields,
             table.short_call_ids,
+            table.late_system,
             table.facts,
         )
     except SettingsError as error:

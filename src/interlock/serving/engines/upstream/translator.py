@@ -43,8 +43,8 @@ class Upstream:
 
     `api` is a key of `UPSTREAM_APIS`. `models` are the names that it serves, by default all that it lists. `aliases` map further
     names to its models. With a `family`, Interlock parses its text as that family writes. `fields` renames fields of its
-    requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits. `facts` are
-    known facts of its models, which override the facts that it lists.
+    requests, and drops those named "". With `short_call_ids`, it accepts only call ids of nine letters and digits; with
+    `late_system`, system messages anywhere. `facts` are known facts of its models, which override the facts that it lists.
     """
 
     client: UpstreamClient
@@ -54,6 +54,7 @@ class Upstream:
     family: Tagged | None = None
     fields: Mapping[str, str] = field(factory=dict[str, str])
     short_call_ids: bool = False
+    late_system: bool = False
     facts: Mapping[str, ModelFacts] = field(factory=dict[str, ModelFacts])
     cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
     """Constant facts about the server, which translators cache here."""

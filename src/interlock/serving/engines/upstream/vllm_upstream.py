@@ -271,9 +271,15 @@ class FamilyTranslator(VllmTranslator):
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
         offered = self._offer(turn, self._call.functions)
         self._settings.schemas = self._settings.schemas.with_tools(offered.tools)
-        upstream_id, fit = self._family.written_id, self._call.upstream.fit
+        upstream_id, upstream = self._family.written_id, self._call.upstream
         items = map(self._names.apply, turn.items)
-        messages = chat_messages(request.instructions, items, "reasoning", lambda call_id: fit(upstream_id(call_id)))
+        messages = chat_messages(
+            request.instructions,
+            items,
+            "reasoning",
+            lambda call_id: upstream.fit(upstream_id(call_id)),
+            late_system=upstream.late_system,
+        )
         if offered.choice not in ("auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
