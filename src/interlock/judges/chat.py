@@ -36,7 +36,7 @@ CHUNK: Final = "chat.completion.chunk"
 def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Finding]:
     """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
     failed = any(chunk.get("error") is not None for chunk in chunks)
-    findings = [*_chunks(chunks), *_usage(chunks, requested=usage, failed=failed)]
+    findings = [*_check_chunks(chunks), *_check_usage(chunks, requested=usage, failed=failed)]
     choices: dict[int, list[tuple[int, Mapping[str, object]]]] = {}
     for index, chunk in enumerate(chunks):
         for choice in map(members, elements(chunk.get("choices"))):
@@ -45,11 +45,11 @@ def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -
     if not choices and not failed:
         findings.append(Finding("C2", "the stream has no choice", event=len(chunks)))
     for parts in choices.values():
-        findings += [*_roles(parts), *_finish(parts, len(chunks), failed=failed), *_calls(parts)]
+        findings += [*_check_roles(parts), *_check_finish(parts, len(chunks), failed=failed), *_check_calls(parts)]
     return findings
 
 
-def _chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+def _check_chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
     """C6, C7 and C8: the fields of each chunk."""
     first = next((chunk for chunk in chunks if elements(chunk.get("choices"))), EMPTY)
     for index, chunk in enumerate(chunks):
@@ -60,7 +60,7 @@ def _chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
                 yield Finding("C8", "an error is the last chunk, with a message", event=index)
             if not choices:
                 continue
-        yield from _identity(index, chunk, first)
+        yield from _check_identity(index, chunk, first)
         if not is_array(chunk.get("choices")):
             yield Finding("C6", "the chunk has no list of choices", event=index)
         for choice in choices:
@@ -76,7 +76,7 @@ def _chunks(chunks: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
                 yield Finding("C7", "the reasoning differs between its two fields", deviation, index)
 
 
-def _identity(index: int, chunk: Mapping[str, object], first: Mapping[str, object]) -> Iterator[Finding]:
+def _check_identity(index: int, chunk: Mapping[str, object], first: Mapping[str, object]) -> Iterator[Finding]:
     """C6: one id, time and model in all chunks, of which `first` is the first that has a choice."""
     names = ("id", "created", "model")
     kind = chunk.get("object")
@@ -92,7 +92,7 @@ def _identity(index: int, chunk: Mapping[str, object], first: Mapping[str, objec
         yield Finding("C6", f"the object is {kind!r:.40}", "other-object" if isinstance(kind, str) else "", index)
 
 
-def _usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: bool) -> Iterator[Finding]:
+def _check_usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: bool) -> Iterator[Finding]:
     """C5: one chunk at the end has the usage, without choices."""
     counted = [index for index, chunk in enumerate(chunks) if chunk.get("usage") is not None]
     if counted and not requested:
@@ -105,21 +105,23 @@ def _usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: b
             yield Finding("C5", "the usage is beside a choice", "usage-beside-choice", index)
     if len(counted) > 1:
         yield Finding("C5", "another chunk has the usage, too", "usage-again", counted[1])
-    elif counted and any(_says(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))):
+    elif counted and any(
+        _says_something(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))
+    ):
         yield Finding("C5", "the usage comes before the end", event=counted[0])
 
 
-def _says(choice: object) -> bool:
+def _says_something(choice: object) -> bool:
     """Return whether a choice adds anything to its message, or ends it."""
-    return bool(_content(choice)) or bool(members(choice).get("finish_reason"))
+    return bool(_added_content(choice)) or bool(members(choice).get("finish_reason"))
 
 
-def _content(choice: object) -> Mapping[str, object]:
+def _added_content(choice: object) -> Mapping[str, object]:
     """Return what a choice adds to its message."""
     return {name: value for name, value in members(members(choice).get("delta")).items() if value and name != "role"}
 
 
-def _roles(parts: Indexed) -> Iterator[Finding]:
+def _check_roles(parts: Indexed) -> Iterator[Finding]:
     """C1: the first chunk of a choice has the role."""
     roles = [(index, members(choice.get("delta")).get("role")) for index, choice in parts]
     for place, (index, role) in enumerate(roles):
@@ -132,7 +134,7 @@ def _roles(parts: Indexed) -> Iterator[Finding]:
             yield Finding("C1", "comes late" if is_late else "the role is repeated", "" if is_late else "role-again", index)
 
 
-def _finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding]:
+def _check_finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding]:
     """C2: the last chunk of a choice has the reason, and an empty delta; all others have null."""
     ended: str | None = None
     for index, choice in parts:
@@ -144,7 +146,7 @@ def _finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding]:
         elif isinstance(reason, str) and reason not in _FINISH_REASONS:
             yield Finding("C2", f"the reason is {reason!r:.40}", "other-reason", index)
         if ended is not None:
-            if _content(choice) or (reason and reason != ended):
+            if _added_content(choice) or (reason and reason != ended):
                 yield Finding("C2", f"comes after the reason {ended!r:.40}", event=index)
             else:
                 yield Finding("C2", f"repeats or follows the reason {ended!r:.40}", "after-reason", index)
@@ -156,19 +158,19 @@ def _finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding]:
         yield Finding("C2", "the choice has no finish reason", event=end)
 
 
-def _calls(parts: Indexed) -> Iterator[Finding]:
+def _check_calls(parts: Indexed) -> Iterator[Finding]:
     """C3 and C4: calls one after another, and the reason for them."""
     ids: list[object] = []
     for index, choice in parts:
         for call in map(members, elements(members(choice.get("delta")).get("tool_calls"))):
             if not ids or (call.get("id") and call.get("id") != ids[-1]):
                 ids.append(call.get("id"))
-                yield from _call_start(index, call)
-            elif any(call.get(name) is not None for name in ("id", "type")) or _function(call).get("name") is not None:
+                yield from _check_call_start(index, call)
+            elif any(call.get(name) is not None for name in ("id", "type")) or _function_of(call).get("name") is not None:
                 yield Finding("C4", "the id, the type or the name comes again", "call-fields-again", index)
             if call.get("index") != len(ids) - 1:
                 yield Finding("C4", f"the index is {call.get('index')!r:.40}, not {len(ids) - 1}", event=index)
-            arguments = _function(call).get("arguments", "")
+            arguments = _function_of(call).get("arguments", "")
             if arguments is None:
                 yield Finding("C4", "the arguments are null", "null-arguments", index)
             elif not isinstance(arguments, str):
@@ -180,12 +182,12 @@ def _calls(parts: Indexed) -> Iterator[Finding]:
         yield Finding("C3", "the reason is function_call, without a call", event=parts[-1][0])
 
 
-def _function(call: Mapping[str, object]) -> Mapping[str, object]:
+def _function_of(call: Mapping[str, object]) -> Mapping[str, object]:
     return members(call.get("function") or call.get("custom"))
 
 
-def _call_start(index: int, call: Mapping[str, object]) -> Iterator[Finding]:
-    has_names = all(isinstance(name, str) and name for name in (call.get("id"), _function(call).get("name")))
+def _check_call_start(index: int, call: Mapping[str, object]) -> Iterator[Finding]:
+    has_names = all(isinstance(name, str) and name for name in (call.get("id"), _function_of(call).get("name")))
     if not has_names or call.get("type") not in _CALL_TYPES:
         yield Finding("C4", "the id, the type and the name come together, once", event=index)
 

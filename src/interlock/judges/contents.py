@@ -22,7 +22,7 @@ from interlock.judges.digests import Digest, TextDigest, are_malformed, digest, 
 from interlock.judges.stream_items import FINAL, ItemEnding, ItemOpening, TrackedItem, TrackedPart, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
-Reporter: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Finding]]
+ContentJudge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Finding]]
 
 _COMMANDS: Final = ("action", "commands")
 _COMMAND: Final = "command"
@@ -79,13 +79,13 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
         if item.get(name) != value:
             message = f"the item was added with {name} {quote(value)} and is done with {quote(item.get(name))}"
             yield Finding("R7", message, _if_covered("unread-at-added", f"{state.kind}.{name}"))
-    yield from _early_content(state, opening)
-    if status is not None and state.automaton and state.in_order and state.status not in _ends(state):
-        ends = " or ".join(sorted(_ends(state)))
+    yield from _check_early_content(state, opening)
+    if status is not None and state.automaton and state.in_order and state.status not in _possible_statuses(state):
+        ends = " or ".join(sorted(_possible_statuses(state)))
         message = f"the item ends with the status {quote(status)}, but its events say {ends}"
         yield Finding("R10", message, _status_deviation(state))
-    yield from _whole(state, item)
-    yield from _result(state, item)
+    yield from _check_texts(state, item)
+    yield from _check_result(state, item)
 
 
 def _if_covered(deviation: str, subject: str) -> str:
@@ -93,7 +93,7 @@ def _if_covered(deviation: str, subject: str) -> str:
     return deviation if DEVIATIONS[deviation].covers(subject) else ""
 
 
-def _early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Finding]:
+def _check_early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Finding]:
     """Yield the findings of `added`, which waited for `done`.
 
     They are deviations if the item began in progress or with its final status and, except for R10, only `done` events followed.
@@ -104,7 +104,7 @@ def _early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[Finding
     opening.findings = []
 
 
-def _ends(state: TrackedItem) -> frozenset[str]:
+def _possible_statuses(state: TrackedItem) -> frozenset[str]:
     """Return the statuses that the item's events allow."""
     if state.automaton and state.automaton.whole:
         return frozenset(state.statuses)
@@ -121,14 +121,14 @@ def _status_deviation(state: TrackedItem) -> str:
     return "status-of-tool" if ended else ""
 
 
-def _whole(state: TrackedItem, item: Body) -> Iterator[Finding]:
+def _check_texts(state: TrackedItem, item: Body) -> Iterator[Finding]:
     """Compare the texts and parts of a finished item with its events, and check that it is not blank."""
     if state.own_text:
         difference = state.text.compare(as_text(value_at(item, state.own_text)))
         if difference:
             yield Finding("R9", f"the item's {'.'.join(state.own_text)} {difference}")
     for name, parts in state.parts.done.items():
-        item_parts = [_digests(part) for part in elements(item.get(name))]
+        item_parts = [_part_digests(part) for part in elements(item.get(name))]
         if parts is not None and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             message = f"the item's {name} is not the {len(parts)} parts that were done"
@@ -138,7 +138,7 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Finding]:
     if state.shell.outputs and digest(state.shell.outputs) != digest(item.get("output")):
         yield Finding("R9", "the item's output is not that of its commands")
     if state.kind in _TEXT_KINDS and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
-        texts = [_text(members(part)) for name in state.parts.done for part in elements(item.get(name))]
+        texts = [_text_of(members(part)) for name in state.parts.done for part in elements(item.get(name))]
         if not "".join(texts).strip():
             yield Finding("R18", f"a {state.kind} has no text", "blank")
         elif state.parts.first_delta is not None and not state.parts.first_delta.strip():
@@ -147,10 +147,10 @@ def _whole(state: TrackedItem, item: Body) -> Iterator[Finding]:
     state.parts.done = {}
 
 
-def _result(state: TrackedItem, item: Body) -> Iterator[Finding]:
+def _check_result(state: TrackedItem, item: Body) -> Iterator[Finding]:
     """Check that a call has the output or the error that its status implies."""
     output, error = item.get("output"), item.get("error")
-    ends = _ends(state) if state.status is None else {state.status}
+    ends = _possible_statuses(state) if state.status is None else {state.status}
     match state.kind:
         case "mcp_call" if ends == {"completed"}:
             if output is None or error is not None:
@@ -178,10 +178,10 @@ def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> 
     if state.opening is not None and body.get("name", name) != name:
         yield Finding("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
     field = own_fields(event)[0]
-    yield from _compare(field, as_text(body.get(field)), state.text, _if_covered("text-at-once", state.kind))
+    yield from _compare_text(field, as_text(body.get(field)), state.text, _if_covered("text-at-once", state.kind))
 
 
-def _compare(name: str, whole: str, text: TextDigest, at_once: str = "") -> Iterator[Finding]:
+def _compare_text(name: str, whole: str, text: TextDigest, at_once: str = "") -> Iterator[Finding]:
     """Compare a full text with its deltas; `at_once` is the deviation of a text without deltas."""
     difference = text.compare(whole)
     if difference:
@@ -215,7 +215,7 @@ def judge_command(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
         part.text.add(as_text(body.get("delta")))
     elif not begins:
         state.shell.commands.append(as_text(body.get("command")))
-        yield from _compare("command", state.shell.commands[-1], part.text)
+        yield from _compare_text("command", state.shell.commands[-1], part.text)
         state.parts.open = None
 
 
@@ -240,7 +240,7 @@ def judge_printed(state: TrackedItem, event: type[StreamEvent], body: Body) -> I
 
 def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check that a part begins empty and with the next index of its list."""
-    index, part, name = _index(event, body), members(body.get("part")), _list(event)
+    index, part, name = _part_index(event, body), members(body.get("part")), _list_name(event)
     expected = state.parts.next_index.get(name, index)
     state.parts.next_index[name] = index + 1
     if index != expected:
@@ -252,11 +252,11 @@ def judge_part_added(state: TrackedItem, event: type[StreamEvent], body: Body) -
 
 def _open_part(state: TrackedItem, event: type[StreamEvent], body: Body, type_: str) -> tuple[TrackedPart, list[Finding]]:
     """Return the open part, and the findings in the event's index and type; open a part if none of that type is open."""
-    index, part = _index(event, body), state.parts.open
+    index, part = _part_index(event, body), state.parts.open
     if part is None or part.type != type_:
         state.parts.open = TrackedPart(type_, index, from_start=False)
         return state.parts.open, [Finding("R9", f"the part began as {part.type} and is now {type_}")] if part else []
-    message = Finding("R8", f"{_list(event)}_index is {index} instead of {part.index}")
+    message = Finding("R8", f"{_list_name(event)}_index is {index} instead of {part.index}")
     return part, [message] if part.index != index else []
 
 
@@ -269,7 +269,7 @@ def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -
         state.parts.first_delta = delta
     part.text.add(delta)
     if part.logprobs is not None:
-        yield from _logprobs(state, part, event, body)
+        yield from _check_logprobs(state, part, event, body)
         if part.logprobs is not None:  # pyright: ignore[reportUnnecessaryComparison] - `_logprobs` may have set it to None
             part.logprobs.add(elements(body.get("logprobs")))
 
@@ -291,8 +291,8 @@ def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Bod
     yield from findings
     field = own_fields(event)[0]
     text = as_text(body.get(field))
-    yield from _compare(field, text, part.text)
-    yield from _logprobs(state, part, event, body)
+    yield from _compare_text(field, text, part.text)
+    yield from _check_logprobs(state, part, event, body)
     if part.logprobs is not None:
         if not part.logprobs.equal(elements(body.get("logprobs"))):
             yield Finding("R15", "the logprobs are not those of the deltas")
@@ -300,7 +300,7 @@ def judge_part_text_done(state: TrackedItem, event: type[StreamEvent], body: Bod
             yield Finding("R15", "the tokens of the logprobs do not make up the text", "tokens-differ")
 
 
-def _logprobs(state: TrackedItem, part: TrackedPart, event: type[StreamEvent], body: Body) -> list[Finding]:
+def _check_logprobs(state: TrackedItem, part: TrackedPart, event: type[StreamEvent], body: Body) -> list[Finding]:
     """Check the log probabilities of an event; malformed ones end the comparison for its part.
 
     Omitting them is an error if an earlier event of the same name had an empty list, otherwise a deviation.
@@ -323,7 +323,7 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
     part, findings = _open_part(state, event, body, as_text(whole_part.get("type")))
     yield from findings
     state.parts.open = None
-    message = part.text.compare(_text(whole_part))
+    message = part.text.compare(_text_of(whole_part))
     if message:
         yield Finding("R9", f"the part's text {message}")
     if part.from_start and [digest(one) for one in elements(whole_part.get("annotations"))] != part.annotations:
@@ -331,32 +331,32 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
     logprobs = whole_part.get("logprobs")
     if part.logprobs is not None and logprobs and (are_malformed(logprobs) or not part.logprobs.equal(elements(logprobs))):
         yield Finding("R15", "the part's logprobs are not those of the deltas")
-    done = state.parts.done.get(_list(event))
+    done = state.parts.done.get(_list_name(event))
     if done is not None:
-        done.append(_digests(whole_part))
+        done.append(_part_digests(whole_part))
 
 
-def _digests(part: object) -> tuple[Digest, Digest]:
+def _part_digests(part: object) -> tuple[Digest, Digest]:
     """Return two digests of a part: of all of it, and without nulls, `logprobs` and `encrypted_content`."""
     return digest(part), digest({name: one.hex() for name, one in loose_digests(members(part)).items()})
 
 
-def _list(event: type[StreamEvent]) -> str:
+def _list_name(event: type[StreamEvent]) -> str:
     """Return the name of the list of parts that an event is about."""
     return "summary" if issubclass(event, stream.SummaryEvent) else "content"
 
 
-def _index(event: type[StreamEvent], body: Body) -> int:
-    index = body.get(f"{_list(event)}_index")
+def _part_index(event: type[StreamEvent], body: Body) -> int:
+    index = body.get(f"{_list_name(event)}_index")
     return index if isinstance(index, int) else -1
 
 
 def _is_empty_part(part: object) -> bool:
     fields = members(part)
-    return bool(fields) and not (_text(fields) or fields.get("annotations") or fields.get("logprobs"))
+    return bool(fields) and not (_text_of(fields) or fields.get("annotations") or fields.get("logprobs"))
 
 
-def _text(part: Body) -> str:
+def _text_of(part: Body) -> str:
     return as_text(part.get("refusal")) or as_text(part.get("text"))
 
 
@@ -368,16 +368,16 @@ _TYPE_OF: Final[Mapping[type[StreamEvent], str]] = {
 """The type of the part that holds the text of an event."""
 
 
-def _judge_of(event: type[StreamEvent]) -> Reporter | None:
+def _find_judge(event: type[StreamEvent]) -> ContentJudge | None:
     """Choose the function for an event by its base class and its fields."""
     if issubclass(event, stream.PartEvent | stream.SummaryEvent):
-        return _judge_of_part(event)
+        return _find_part_judge(event)
     if is_own_text(event):
         return judge_own_delta if "delta" in event.__struct_fields__ else judge_own_done
     return next((judge for base, judge in _JUDGES.items() if issubclass(event, base)), None)
 
 
-def _judge_of_part(event: type[StreamEvent]) -> Reporter:
+def _find_part_judge(event: type[StreamEvent]) -> ContentJudge:
     if "part" in event.__struct_fields__:
         return judge_part_added if event.after is Place.PART else judge_part_done
     if event is stream.AnnotationAdded:
@@ -385,20 +385,20 @@ def _judge_of_part(event: type[StreamEvent]) -> Reporter:
     return judge_part_delta if "delta" in event.__struct_fields__ else judge_part_text_done
 
 
-_JUDGES: Final[Mapping[type[StreamEvent], Reporter]] = {
+_JUDGES: Final[Mapping[type[StreamEvent], ContentJudge]] = {
     stream.ItemAdded: judge_added,
     stream.ItemDone: judge_done,
     stream.PROGRESS["mcp_call.in_progress"]: judge_in_progress_again,
     stream.CommandEvent: judge_command,
     stream.CommandOutputEvent: judge_printed,
 }
-JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _judge_of(event)) is not None}
+JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _find_judge(event)) is not None}
 """The function for each event with content."""
 
 
 def judge_opening(event: type[StreamEvent], response: Body) -> Iterator[Finding]:
     """Check the response of an event that opens the stream."""
-    yield from _status(event, response, "R1")
+    yield from _check_status(event, response, "R1")
     if response.get("output"):
         yield Finding("R13", "the response has output before the first item")
 
@@ -416,19 +416,19 @@ def judge_end(
         has_error: Whether the stream has an `error` event.
     """
     status = response.get("status")
-    yield from _status(event, response, "R3")
-    yield from _failure(response, status, items, has_error=has_error)
-    yield from _truncation(response, status, items)
-    yield from _output(elements(response.get("output")), status, items, from_start=from_start)
-    yield from _usage(response, status)
+    yield from _check_status(event, response, "R3")
+    yield from _check_failure(response, status, items, has_error=has_error)
+    yield from _check_truncation(response, status, items)
+    yield from _check_output(elements(response.get("output")), status, items, from_start=from_start)
+    yield from _check_usage(response, status)
 
 
-def _status(event: type[StreamEvent], response: Body, rule: str) -> Iterator[Finding]:
+def _check_status(event: type[StreamEvent], response: Body, rule: str) -> Iterator[Finding]:
     if as_text(response.get("status")) not in _STATUSES[event]:
         yield Finding(rule, f"the response has the status {quote(response.get('status'))}")
 
 
-def _failure(response: Body, status: object, items: Sequence[TrackedItem], *, has_error: bool) -> Iterator[Finding]:
+def _check_failure(response: Body, status: object, items: Sequence[TrackedItem], *, has_error: bool) -> Iterator[Finding]:
     error = members(response.get("error"))
     if status == "failed":
         if not (as_text(error.get("code")).strip() and as_text(error.get("message")).strip()):
@@ -445,7 +445,7 @@ def _failure(response: Body, status: object, items: Sequence[TrackedItem], *, ha
             yield item.ref.locate(Finding(rule, f"item {item.index} is left open", deviation))
 
 
-def _truncation(response: Body, status: object, items: Sequence[TrackedItem]) -> Iterator[Finding]:
+def _check_truncation(response: Body, status: object, items: Sequence[TrackedItem]) -> Iterator[Finding]:
     details = response.get("incomplete_details")
     if status == "incomplete":
         reason = as_text(members(details).get("reason"))
@@ -468,7 +468,9 @@ def _ends_in_call(output: Sequence[object]) -> bool:
     return kind == "program" or (kind.endswith("_call") and status not in {"", "completed"})  # a program has no status
 
 
-def _output(output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool) -> Iterator[Finding]:
+def _check_output(
+    output: Sequence[object], status: object, items: Sequence[TrackedItem], *, from_start: bool
+) -> Iterator[Finding]:
     done = [item for item in items if item.ended]
     whole = from_start and len(done) == len(items)
     places = range(len(done)) if whole else [item.index for item in done]
@@ -484,10 +486,10 @@ def _output(output: Sequence[object], status: object, items: Sequence[TrackedIte
         differing = [name for name in {**ending.digests, **final_digests} if ending.digests.get(name) != final_digests.get(name)]
         if differing:
             message = f"output[{place}] differs from the done event of item {item.index}: {', '.join(map(repr, differing))}"
-            yield item.ref.locate(Finding("R13", message, _deviation(ending, final_item, differing)))
+            yield item.ref.locate(Finding("R13", message, _output_deviation(ending, final_item, differing)))
 
 
-def _deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -> str:
+def _output_deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -> str:
     """Return the deviation of an item that differs between the response and `done`; empty for an error."""
     final_digests = loose_digests(final_item)
     behind = ending.status not in FINAL or as_text(final_item.get("status")) not in FINAL
@@ -502,7 +504,7 @@ def _deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -
     return "null-or-absent" if nulls == {*differing} else "other-in-final"
 
 
-def _usage(response: Body, status: object) -> Iterator[Finding]:
+def _check_usage(response: Body, status: object) -> Iterator[Finding]:
     if "usage" not in response:
         yield Finding("R13", "the response has no usage", "" if status == "completed" else "usage")
         return

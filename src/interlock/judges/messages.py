@@ -117,15 +117,15 @@ def check_messages(events: Sequence[Mapping[str, object]]) -> list[Finding]:
     indexed = [(index, event) for index, event in enumerate(events) if event.get("type") != "ping"]
     if not indexed:
         return [Finding("M1", "the stream has no event", event=0)]
-    findings = [*_ends(indexed), *_late_pings(events)]
-    blocks = [*_blocks(indexed, findings)]
+    findings = [*_check_ends(indexed), *_check_late_pings(events)]
+    blocks = [*_split_blocks(indexed, findings)]
     for block in blocks:
-        findings += _fields(block)
-        findings += _deltas(block)
-    return [*findings, *_inputs(blocks, events), *_stop(indexed, blocks)]
+        findings += _check_fields(block)
+        findings += _check_deltas(block)
+    return [*findings, *_check_inputs(blocks, events), *_check_stop(indexed, blocks)]
 
 
-def _ends(events: Indexed) -> Iterator[Finding]:
+def _check_ends(events: Indexed) -> Iterator[Finding]:
     """M1, M9 and M11: what begins and what ends the stream."""
     names = [as_text(event.get("type")) for _, event in events]
     last, _ = events[-1]
@@ -142,10 +142,10 @@ def _ends(events: Indexed) -> Iterator[Finding]:
         elif (name == "message_start") != (place == 0) and name != "error":
             yield Finding("M1", f"{name} is event {place}", event=index)
     if names[0] == "message_start":
-        yield from _start(events[0][0], members(events[0][1].get("message")))
+        yield from _check_start(events[0][0], members(events[0][1].get("message")))
 
 
-def _late_pings(events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+def _check_late_pings(events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
     names = [event.get("type") for event in events]
     if "message_stop" in names:
         stop = names.index("message_stop")
@@ -153,7 +153,7 @@ def _late_pings(events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
         yield from (Finding("M9", "comes after message_stop", "late-ping", index) for index in late)
 
 
-def _start(index: int, message: Mapping[str, object]) -> Iterator[Finding]:
+def _check_start(index: int, message: Mapping[str, object]) -> Iterator[Finding]:
     is_message = message.get("type") == "message" and message.get("role") == "assistant" and is_array(message.get("content"))
     if not is_message or message.get("stop_reason") is not None or not message.get("id") or not message.get("model"):
         yield Finding("M1", "the message does not begin empty, with an id and a model", event=index)
@@ -165,7 +165,7 @@ def _start(index: int, message: Mapping[str, object]) -> Iterator[Finding]:
         yield Finding("M1", "the message begins without usage", event=index)
 
 
-def _blocks(events: Indexed, findings: list[Finding]) -> Iterator[_BlockEvents]:
+def _split_blocks(events: Indexed, findings: list[Finding]) -> Iterator[_BlockEvents]:
     """M2: one block after another, each with its index. Yield the blocks."""
     block: _BlockEvents | None = None
     count = 0
@@ -189,7 +189,7 @@ def _blocks(events: Indexed, findings: list[Finding]) -> Iterator[_BlockEvents]:
                 pass
 
 
-def _fields(block: _BlockEvents) -> Iterator[Finding]:
+def _check_fields(block: _BlockEvents) -> Iterator[Finding]:
     """M3, M5 and M6: the fields of a block at its start."""
     if not block.kind:
         yield Finding("M3", "the block has no type", event=block.place)
@@ -202,7 +202,7 @@ def _fields(block: _BlockEvents) -> Iterator[Finding]:
             yield Finding("M3", f"{name} is not empty at the start", event=block.place)
 
 
-def _deltas(block: _BlockEvents) -> Iterator[Finding]:
+def _check_deltas(block: _BlockEvents) -> Iterator[Finding]:
     """M3, M4 and M14: the deltas fit the block, a signature ends the reasoning, and no text is empty."""
     known = BLOCK_DELTAS.get(block.kind, {})
     for delta in block.deltas if block.kind in BLOCKS else ():
@@ -220,7 +220,7 @@ def _deltas(block: _BlockEvents) -> Iterator[Finding]:
         yield Finding("M14", "the text is empty", event=block.place)
 
 
-def _stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Finding]:
+def _check_stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Finding]:
     """M7 and M8: the end of a message that did not fail."""
     ends = [(index, event) for index, event in events if event.get("type") == "message_delta"]
     index, end = ends[-1] if ends else (len(events), EMPTY)
@@ -243,15 +243,15 @@ def _stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Finding]:
         yield Finding("M8", "the client has a call to run, and the reason is end_turn", event=index)
 
 
-def _inputs(blocks: Sequence[_BlockEvents], events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
+def _check_inputs(blocks: Sequence[_BlockEvents], events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
     """M5: the inputs of calls, which may be cut if no call is to run; at the end of a turn, only the last one may be."""
     reasons = [members(event.get("delta")).get("stop_reason") for event in events if event.get("type") == "message_delta"]
     for block in blocks:
         is_last = block is blocks[-1]
-        yield from _input(block, may_be_cut="tool_use" not in reasons[-1:] and (is_last or "end_turn" not in reasons[-1:]))
+        yield from _check_input(block, may_be_cut="tool_use" not in reasons[-1:] and (is_last or "end_turn" not in reasons[-1:]))
 
 
-def _input(block: _BlockEvents, *, may_be_cut: bool) -> Iterator[Finding]:
+def _check_input(block: _BlockEvents, *, may_be_cut: bool) -> Iterator[Finding]:
     """M5: the JSON of a call that ended is an object, unless the end of the message cut it off."""
     text = block.input.strip()
     if not text or not block.stopped or BLOCK_DELTAS.get(block.kind) is not _INPUT:
