@@ -92,6 +92,21 @@ def test_a_cookie_of_one_answer_is_not_sent_with_the_next_request():
     assert [request.headers.get("cookie") for request in upstream.requests] == [None] * len(upstream.requests)
 
 
+@pytest.mark.parametrize("status", [600, 799, 999])
+def test_a_number_that_is_no_status_is_a_bad_gateway(status, serve):
+    body = b'{"error": {"message": "Odd."}}'
+    head = f"HTTP/1.1 {status} Odd\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    with serve_bytes(head.encode() + body) as (upstream, _), serve(engine(upstream)) as url:
+        answer = post(url)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (502, "Odd.")
+
+
+def test_a_key_in_the_address_of_a_redirect_is_not_logged(caplog):
+    with gateway(failure(302, {}, location="https://b.example/v1/secret-key/x?key=secret-key"), key="secret-key") as (url, _):
+        httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi"})
+    assert ("redirects to https://b.example/v1/***/x" in caplog.text, "secret-key" in caplog.text) == (True, False)
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_said_and_neither_followed_nor_retried(status):
     other = ScriptedUpstream([GOOD])

@@ -296,7 +296,8 @@ class HttpClient:
     async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Send a request, and return the answer once its head has arrived; the caller reads it to its end, or lets it `fail`.
 
-        A server may close an idle connection while a request is sent over it. A request without a body is then sent again.
+        A server may close an idle connection while a request is sent over it. If that shows before any answer, the other idle
+        connections are probably closed too, so the request is sent again over a new one.
 
         Raises:
             HttpError: There is no connection, or no answer.
@@ -315,8 +316,10 @@ class HttpClient:
                 raise
             if answer.error is None or answer.status:
                 return answer
-            if body is not None or not is_reused:
+            if not is_reused:
                 raise answer.error
+            for idle in [*self.idle]:
+                idle.fire(Trigger.CLOSE)
 
     def _head(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         target, fields = quote(path, safe=PATH), {"host": self._authority, "user-agent": AGENT, **headers}

@@ -56,6 +56,8 @@ DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
 NOTED: Final = (b"event: error", b"event:error", b"{", b"[")
 """The beginnings of lines that count, beside data."""
+NO_STATUS: Final = 600
+"""The least number of three digits that is no status in HTTP; clients and servers raise an error for it."""
 FIELD: Final = re.compile(rb"(data|event|id|retry)?:")
 """Matches the beginning of an event stream."""
 LONGEST_FIELD: Final = 6
@@ -429,10 +431,13 @@ class EventStream:
                 f"The upstream server redirects to another address (status {response.status}), and the gateway does not follow."
             )
             return upstream_error(message, REDIRECTED)
-        return error_in(body, response.status, _retry_after(response.headers.get("retry-after")))
+        status = response.status if response.status < NO_STATUS else HTTPStatus.BAD_GATEWAY
+        return error_in(body, status, _retry_after(response.headers.get("retry-after")))
 
     def _log(self, message: str, *values: object) -> None:
-        logger.log(logging.DEBUG if self._is_probe else logging.WARNING, message, *values)
+        """Log a message, without the keys of this call, which an upstream may repeat."""
+        text = redact(message % values, keys_of(self.headers.get("authorization")))
+        logger.log(logging.DEBUG if self._is_probe else logging.WARNING, "%s", text)
 
     async def drain(self) -> None:
         """Read the end of a body after its last event, for its connection to be reused, but give up soon if it does not come."""
