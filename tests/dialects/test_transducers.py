@@ -471,7 +471,7 @@ def caught(table, make, check, fold):
 
 
 EQUIVALENT = {"text/close: double RELEASE", "thinking/seal: double RELEASE", "call/close: double RELEASE"}
-"""The mutations that change no event: what was released is not held any more."""
+"""The mutations that change no event: released events no longer wait."""
 
 
 @pytest.mark.parametrize(

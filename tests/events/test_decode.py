@@ -17,7 +17,7 @@ def decoded(*pieces, **options):
 
 
 def understood(data):
-    """Read a whole stream in the plainest way, as (event, data, id) of what a client is given."""
+    """Read a whole stream naively, and return the event, data and id of each message."""
     text = data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
     messages, event, lines, last_id = [], "", [], ""
     for line in re.split("\r\n|\r|\n", text)[:-1]:

@@ -1,4 +1,4 @@
-"""The unions of all events and items, which type checkers narrow by `type`. tests/typing has what they make of them."""
+"""The unions of all events and items, which type checkers narrow by `type`. tests/typing has the results."""
 
 from typing import get_args, get_type_hints
 

@@ -1,4 +1,4 @@
-"""What is wrong with a JSON value is found by its type, with its place, and whatever the value is."""
+"""Every mismatch of a JSON value with a type is found with its path, for values of any kind."""
 
 import json
 from pathlib import Path

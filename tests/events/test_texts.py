@@ -1,4 +1,4 @@
-"""The table of texts says what the classes of its events and items say."""
+"""The table of texts agrees with the classes of events and items."""
 
 import pytest
 from msgspec.structs import fields

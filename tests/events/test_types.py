@@ -1,4 +1,4 @@
-"""The types decode what real services send, and encode it again as it was."""
+"""The types decode observed events, and encode them unchanged."""
 
 import json
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ SETTINGS = (
     *("prompt_cache_key", "safety_identifier", "service_tier", "top_logprobs", "truncation", "usage", "user"),
 )
 DIFFERENCES = {
-    # What a service leaves out of a response has the API's default.
+    # A missing field of a response has the API's default.
     *(f"response.{name}: added" for name in SETTINGS),
-    # An image is null until it is there, and log probabilities are a list if nobody asked for them (rule R15).
+    # An image is null until it is done, and log probabilities are a list if they are not requested (rule R15).
     "item.result: added",
     "logprobs: added",
-    # What Azure and GitHub have of their own.
+    # Fields of Azure and GitHub.
     "response.content_filters: lost",
     "copilot_usage: lost",
 }
@@ -42,7 +42,7 @@ def bodies() -> Iterator[dict[str, object]]:
 
 
 def changes(before: object, after: object, where: str = "") -> Iterator[str]:
-    """Yield what is different in two values of JSON."""
+    """Yield the differences between two JSON values."""
     if isinstance(before, dict) and isinstance(after, dict):
         yield from (f"{where}{name}: lost" for name in before.keys() - after.keys())
         yield from (f"{where}{name}: added" for name in after.keys() - before.keys())

@@ -44,7 +44,7 @@ ROOTS: tuple[tuple[str, Any, str], ...] = (
     ("in", items.InputItem, "beta.beta_response_input_item.BetaResponseInputItem"),
     ("in", response.CreateResponse, "beta.response_create_params.ResponseCreateParamsNonStreaming"),
 )
-"""Who says it (a server or a client), our type, and the package's."""
+"""The sender (a server or a client), our type, and the package's."""
 
 DELTAS = (
     *("Arguments", "Code", "CustomInput", "McpArguments", "Output"),
@@ -136,7 +136,7 @@ INTENDED = {
         "InputMessage.status: a closed list in the SDK",
     },
 }
-"""What differs from the newest release, by the reason."""
+"""The differences from the newest release, by reason."""
 
 OLDER = {
     "No event had it, or only some.": {"StreamEvent.sequence_number: they may not send it"},
@@ -157,7 +157,7 @@ OLDER = {
     },
     "It was never null, and may be now.": {"JsonSchemaFormat.description: it is never null"},
 }
-"""What differs from an older release, besides what it lacks."""
+"""The differences from an older release, besides missing types."""
 
 KNOWS_LESS = ("the SDK has no ", "not in the SDK")
 
@@ -166,7 +166,7 @@ ECHOES = {"Response.instructions"}
 
 
 class Field(NamedTuple):
-    """A field of a type: what it may be, whether it must be there, whether it may be null, and which of our three ways it is."""
+    """A field of a type: its types, whether it is required, whether it may be null, and which of our three kinds it is."""
 
     type: Any
     required: bool
@@ -175,7 +175,7 @@ class Field(NamedTuple):
 
 
 def _arms(annotation: Any) -> Iterator[Any]:
-    """Yield what a type is a union of, without what only annotates it."""
+    """Yield the members of a union, without annotations."""
     origin = get_origin(annotation)
     if origin is Annotated or origin is Required:
         yield from _arms(get_args(annotation)[0])
@@ -228,7 +228,7 @@ def _is_model(arm: Any) -> bool:
 
 
 def _plain(arms: list[Any]) -> set[str]:
-    """Return what of a union is no object with fields: `str`, `list`, the values of literals, `object` for anything."""
+    """Return the members of a union that have no fields: `str`, `list`, the values of literals, `object` for anything."""
     names: set[str] = set()
     for arm in arms:
         origin = get_origin(arm)
@@ -246,7 +246,7 @@ def _plain(arms: list[Any]) -> set[str]:
 
 
 def _inner(arms: list[Any], *, of_lists: bool) -> list[Any]:
-    """Return what the lists, or the objects without fields, of a union hold."""
+    """Return the element types of the lists, or of the objects without fields, in a union."""
     holders = [arm for arm in arms if get_origin(arm) and get_origin(arm) is not Literal]
     return [arm for holder in holders if (get_origin(holder) is not dict) == of_lists for arm in _arms(get_args(holder)[-1])]
 
@@ -296,7 +296,7 @@ class Comparison:
                 self.pair("in" if where in ECHOES else side, struct_fields[name].type, field.type, where)
 
     def differences(self) -> Iterator[str]:
-        """Yield what differs: the names of fields, what they may be, and whether they must be there."""
+        """Yield the differences: the names of fields, their types, and whether they are required."""
         for where in self.struct_arms.keys() & self.model_arms.keys():
             yield from _judge_values(where, self.struct_arms[where], self.model_arms[where])
         for struct, pairs in self.pairs.items():

@@ -1,4 +1,4 @@
-"""The driver takes any delta in any state: it opens what is missing, closes what is in the way, and passes over the rest."""
+"""The driver accepts any delta in any state: it opens a missing item, closes one in the way, and ignores the rest."""
 
 import json
 import tracemalloc
@@ -143,7 +143,7 @@ def test_a_clock_that_fails_at_the_end_changes_nothing():
 
 
 class FailingWriter:
-    """Writes events as they are, but for one that it is told to fail at."""
+    """Returns events unchanged, and raises for one of them."""
 
     fails = False
 

@@ -1,4 +1,4 @@
-"""Emissions: what a lifecycle's edges are made of."""
+"""Emissions, which make the events of a lifecycle's edges."""
 
 from each import each
 

@@ -22,7 +22,7 @@ TURNSTILE = Table(
 
 
 class Visitor:
-    """A model with nothing of its own."""
+    """An empty model."""
 
 
 def test_a_trigger_enters_the_next_state_and_carries_out_the_effects_in_order() -> None:

@@ -32,7 +32,7 @@ ARGS = {"annotate": {"type": "url_citation"}}
 
 
 class Model:
-    """What the machine moves."""
+    """The model of the machine."""
 
     def __init__(self, table):
         self.effects = []
@@ -48,7 +48,7 @@ class Model:
 
 
 def start_of(kind):
-    """Give an item, or the response, that nothing has happened to, with all that any of its events could need."""
+    """Return an item or the response in its initial state, with every field that its events could need."""
     if kind == "response":
         body = events.Response(id="resp_1", created_at=7, model="m")
         return ResponseState(DECLARED.response.states[DECLARED.response.initial], body=body, clock=lambda: 7)
@@ -92,7 +92,7 @@ class Lockstep(RuleBasedStateMachine):
         assert self.model.state == self.subject.state.name
 
     def emit(self, emission):
-        """Have the subject record what goes with an event, and give the event's name as its frame says it."""
+        """Make an event, and return its name in the written frame."""
         frame = SseWriter().write(emission.make(self.subject))
         return frame.partition(b"\n")[0].decode().removeprefix("event: ")
 

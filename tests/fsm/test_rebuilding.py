@@ -1,4 +1,4 @@
-"""Another driver can end a stream that was cut anywhere, and nobody can tell that it was another."""
+"""Another driver can end a stream that was cut anywhere, and the whole stream is legal."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def ended(frames, ending, dialect="openai"):
 
 
 def wrong(frames, dialect="openai"):
-    """Give what two judges find wrong with a stream, by the rules' numbers."""
+    """Return the rules that a stream breaks, by both judges."""
     bodies = [body_of(frame) for frame in frames]
     return {finding.rule for finding in findings(bodies, dialect=dialect)} | {
         finding.rule for finding in check_in(dialect, bodies)

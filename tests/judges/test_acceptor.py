@@ -322,7 +322,7 @@ def test_an_automaton_takes_what_every_edge_emits(lifecycle):
 
 
 def with_unknown(name, unknown, before):
-    """A legal stream with an event that nobody knows in front of one that is named."""
+    """A legal stream with an unknown event before the event of a name."""
     place = next(at for at, body in enumerate(LEGAL[name]) if body["type"] == before)
     return numbered([*LEGAL[name][:place], {"output_index": 0, **unknown}, *LEGAL[name][place:]])
 

@@ -1,4 +1,4 @@
-"""Every field of every event and item is judged as its type says, whatever JSON stands in it."""
+"""Every field of every event and item is judged by its type, with JSON of any kind as its value."""
 
 import random
 from itertools import product

@@ -24,7 +24,7 @@ MESSAGE = LEGAL["message"]
 
 
 def whole_call(**added):
-    """A custom tool call that is added whole, and nothing between."""
+    """A custom tool call without events between `added` and `done`."""
     call = {"type": "custom_tool_call", "id": "ctc_0", "call_id": "call_1", "name": "f", "input": "go", **added}
     return stream(item(0, call, {}, ("custom_tool_call_input.done", {"input": "go"})))
 

@@ -1,4 +1,4 @@
-"""Streams in the shape of what real services sent: legal unless a client breaks on them; one fault makes each illegal."""
+"""Streams as real services send them: legal unless a client breaks, and illegal with one more fault."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_a_service_may_keep_its_stream_alive(path) -> None:
 @pytest.mark.long
 @EVERY
 def test_an_event_left_out_is_an_error(path) -> None:
-    """But for the only delta of a text, what says nothing that is said elsewhere, and what follows an `error` event."""
+    """Except the only delta of a text, events that repeat others, and events after an `error` event."""
     for bodies in streams(path):
         for place, body in enumerate(bodies):
             rest = [*bodies[:place], *bodies[place + 1 :]]

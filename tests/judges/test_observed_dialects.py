@@ -1,4 +1,4 @@
-"""Streams of Messages and Chat Completions in the shape of what real services sent, each with its findings; and hostile ones."""
+"""Streams of Messages and Chat Completions as real services send them, each with its findings; and hostile streams."""
 
 import json
 from itertools import product

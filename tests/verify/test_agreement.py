@@ -123,7 +123,7 @@ def samples():
 
 
 def judged_alike(bodies):
-    """Assert that neither judge raises, that both refuse a stream or neither does, and that a resumed one raises nothing."""
+    """Assert that both judges accept a stream or both refuse it, and that neither raises, also for its tail."""
     bodies = renumber(bodies)
     by_acceptor, by_oracle = verdicts(bodies)
     assert bool(by_acceptor) == bool(by_oracle), bodies

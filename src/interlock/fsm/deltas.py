@@ -88,7 +88,7 @@ class Usage:
 
 
 def total(one: Usage | None, other: Usage | None) -> Usage | None:
-    """Add usage of which None is unknown: the sum is what is known, or None if that is nothing."""
+    """Add two usages, of which None is unknown. The sum has the known tokens, and is None if none are known."""
     if one is not None and other is not None:
         return one + other
     known = one or other

@@ -225,12 +225,12 @@ class Table(Generic[T, E]):
         return states
 
     def conditions(self, start: N, follow: Callable[[State[T, E], N], Iterable[tuple[str, N]]]) -> Mapping[str, Sequence[N]]:
-        """Return everything that can hold in each state besides the state, such as what is open there.
+        """Return the conditions that can hold in each state, such as the item that is open there.
 
         Args:
-            start: What holds in the initial state.
-            follow: Returns, for a state and what holds there, the state that each edge enters and what holds then. It raises for
-                an edge whose effects contradict what holds.
+            start: The condition in the initial state.
+            follow: Yields, for a state and a condition there, the state that each edge enters and the condition after it. It
+                raises for an edge whose effects contradict the condition.
         """
         found: dict[str, list[N]] = {}
         for name, condition in reachable([(self.initial, start)], lambda at: follow(self.states[at[0]], at[1])):

@@ -1,4 +1,4 @@
-"""What the judges of other APIs than Responses have in common: they read a whole stream, and follow its transducer's table."""
+"""The base of the judges of other APIs than Responses: it reads a whole stream, and follows its transducer's table."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class DialectJudge(ABC):
     @staticmethod
     @abstractmethod
     def check_emitted(events: Sequence[Body]) -> list[Finding]:
-        """Validate the bodies of what a transducer of `make_transducer` has emitted."""
+        """Validate the bodies of the events of a transducer that `make_transducer` has made."""
 
     @abstractmethod
     def _check(self) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ class DialectJudge(ABC):
             yield JudgedMessage(message, body, (), None if body is None else self._move(body))
 
     def _move(self, body: Body) -> Transition | None:
-        """Return what an event does to the transducer's machine; None if it says nothing of it."""
+        """Follow the transducer's machine, and return its transition; None if the event does not concern the machine."""
         name = self.name_event(body)
         if name in self.stateless:
             return None

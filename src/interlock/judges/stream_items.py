@@ -94,7 +94,7 @@ class TrackedShell:
 
 @define(eq=False)
 class ItemOpening:
-    """What the `added` event of an item said.
+    """The facts in the `added` event of an item.
 
     Args:
         stable: The fields that must not change.
@@ -111,7 +111,7 @@ class ItemOpening:
 
 @frozen(eq=False)
 class ItemEnding:
-    """What the `done` event of an item said: its status, and the exact and the loose digests of its fields."""
+    """The facts in the `done` event of an item: its status, and the exact and the loose digests of its fields."""
 
     status: str | None = None
     digests: Mapping[str, Digest] | None = None  # None if the event is unreadable

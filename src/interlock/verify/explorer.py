@@ -55,7 +55,7 @@ class AbstractItem:
     pending: str
     """What waits for other text before it is sent: white space, or `null` where the arguments of a call begin."""
     arguments: str
-    """What the arguments of a call of the client are so far, if the exploration tells them apart (`_arguments`)."""
+    """The form of a client call's arguments so far, if the exploration distinguishes it (`_arguments`)."""
     has_logprobs: bool
     """Whether the text of the open part has log probabilities."""
     pending_logprobs: bool
@@ -78,7 +78,7 @@ class ProofState:
     """Whether the driver writes the next text by filling it into the last delta event, without firing an edge."""
     has_ended_item: bool
     ended_calls: frozenset[str]
-    """What the arguments of the client's calls that have ended are."""
+    """The forms of the arguments of the client's calls that have ended."""
     state_key: StateKey
     """The state of the expectation; the other fields determine it unless a lifecycle is wrong."""
     transducers: tuple[tuple[str, int, bool], ...]
@@ -160,7 +160,7 @@ def _abstract(item: AnyItem, arguments: str = "") -> AbstractItem:
 
 
 def _arguments(item: AnyItem) -> str:
-    """Return what the arguments of a call of the client are so far: an object, what may become one, no object, or nothing."""
+    """Return the form of a client call's arguments so far: an object, the beginning of one, another value, or nothing."""
     text = item.text if item.kind == "function_call" else ""
     if not text or text == '{"a"':
         return text

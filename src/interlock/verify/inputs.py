@@ -69,7 +69,7 @@ TEXTS_WITH_LOGPROBS: Final[Sequence[deltas.Delta]] = tuple(_add_logprobs(text) f
 
 
 ARGUMENTS: Final[Sequence[deltas.Delta]] = ("{}", '{"a"', ":1}", "null", "[1]", "5", '"a"', "true")
-"""The arguments of calls: JSON of every kind, whole and in two parts. What is joined from several is no JSON, or broken."""
+"""The arguments of calls: JSON of every kind, complete and in two parts. Several of them joined are not valid JSON."""
 
 
 def common_inputs(kinds: Collection[ItemKind]) -> list[deltas.Delta]:

@@ -324,7 +324,7 @@ _CONVERSATION: Final = Model(
     },
     over=at(ConversationTrigger.DELETE),
 )
-"""A conversation: nobody else changes its items during a lease, and a change takes it from an owner that has not read them."""
+"""A conversation: only the owner of the lease changes its items, and a change ends the lease of an owner that has not read it."""
 
 
 @frozen
