@@ -187,8 +187,8 @@ def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
         },
         "ending": {"end": stored, **open_},
         "interrupted": aborted,
-        "settling": {"settle": ("settled", ()), "leave": freed},
-        "settled": {"leave": freed},
+        "settling": {"settle": ("settled", ("free",)), "leave": freed},
+        "settled": {"leave": ("ended", ())},
         "ended": {},
     }
 

@@ -11,5 +11,6 @@ script           the format of scripts, and which of their rules answers
 scripted_engine  an engine that follows a script
 recordings       engine outputs as a file: read, written, rechunked and replayed
 prompt           what the engines without a model read of a conversation, and an estimate of its tokens
+token_estimate   an estimate of the tokens of a request
 harmony_tokens   text and messages as tokens of gpt-oss
 """
