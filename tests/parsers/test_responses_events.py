@@ -302,6 +302,22 @@ def test_calls_are_complete(bodies, expected):
     assert summary(bodies) == ["completed", *expected]
 
 
+@each(
+    ("tools", "name"),
+    [
+        ([], "get_weather"),
+        ([{"type": "function", "name": "get_weather"}], "get_weather"),
+        ([{"type": "namespace", "name": "get_weather", "tools": [{"type": "function", "name": "get_weather"}]}], "get_weather"),
+        ([{"type": "function", "name": "get_weather__get_weather"}], "get_weather__get_weather"),
+    ],
+)
+def test_a_function_that_the_service_loads_keeps_its_name(tools, name):
+    """OpenAI's service gives each its own name as its namespace."""
+    item = call("{}", name="get_weather", namespace="get_weather")
+    (shown,) = response([done(item)], request={**REQUEST, "tools": tools})["output"]
+    assert (shown["name"], shown["arguments"]) == (name, "{}")
+
+
 REASONING_ITEM = {"type": "reasoning", "id": "rs_1", "summary": []}
 SEALED_ITEM = {**REASONING_ITEM, "encrypted_content": "x"}
 

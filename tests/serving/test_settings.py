@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.fsm.errors import DeclarationError
+from interlock.serving.build import build
+from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.settings import Settings, SettingsError, Times, options, read_settings, variable
 
 
@@ -100,3 +103,9 @@ def test_an_error_of_a_value_keeps_its_place() -> None:
         raise ValueError("no")
     with pytest.raises(SettingsError, match=r"^other: yes$"), settings.errors("store"):
         raise SettingsError("other", "yes")
+
+
+@pytest.mark.parametrize("models", ["mine", [1], ["a", None]])
+def test_models_that_are_no_list_of_names_are_refused(models) -> None:
+    with pytest.raises(DeclarationError, match="the models of EmbeddedEngine are a list of names, not"):
+        build(Settings(), EmbeddedEngine(models))

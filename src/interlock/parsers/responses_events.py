@@ -47,7 +47,7 @@ from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk, Entry, Recoveries, unread
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
-from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, flat_name, is_json
+from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -555,7 +555,7 @@ class ResponsesParser:
         fields = item.opening()
         writer: ItemWriter = StreamWriter(Route(item.kind, fields))
         if item.kind in NAMED_CALLS and as_text(fields.get("name")):
-            route = self._routing.function(flat_name(fields.get("namespace"), fields["name"]))
+            route = self._routing.in_namespace(fields.get("namespace"), str(fields["name"]))
             if route.kind == item.kind:
                 writer = StreamWriter(Route(item.kind, {**fields, **route.fields}))
             elif item.kind in FUNCTION_CALLS and "namespace" not in fields:

@@ -131,6 +131,12 @@ class Routing:
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
         return self._mcp_call(name) if hosted else function_route(name)
 
+    def in_namespace(self, space: object, name: str) -> Route:
+        """Return the route of a call in a namespace, which the request need not declare: services load deferred functions."""
+        flat = flat_name(space, name)
+        route = self.function(flat)
+        return route if flat in self.declared or route != function_route(flat) else self.function(name)
+
     def nearest(self, name: str) -> str:
         """Return the name of the only declared tool that differs from a name at most in hyphens and underscores, or the name."""
         if name in self.declared:

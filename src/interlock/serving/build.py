@@ -8,6 +8,7 @@ from typing import Final
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from interlock.fsm.errors import DeclarationError
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine
 from interlock.serving.http.app import Api, Application, KeyGate, TraceContext
@@ -45,8 +46,10 @@ def build(
         tools: Runs hosted tools, instead of `build_tools`.
 
     Raises:
+        DeclarationError: The engine's `models` are no list of names.
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
     """
+    _require_declared(engine)
     service = ResponseService(
         engine,
         Archive(store or _open_store(settings), settings.times),
@@ -75,6 +78,13 @@ def build(
         middleware.append(Middleware(KeyGate, keys=keys, metrics_keys=metrics_keys))
     metrics.register()
     return Application(api, keys, middleware)
+
+
+def _require_declared(engine: Engine) -> None:
+    """Refuse an engine whose models are no list of names: a text would be one of letters, each of which is a model."""
+    models = engine.models
+    if isinstance(models, str) or not all(isinstance(name, str) for name in models):
+        raise DeclarationError(f"the models of {type(engine).__name__} are a list of names, not {models!r:.100}")
 
 
 def _api_keys(settings: Settings, engine: Engine) -> Keys:

@@ -14,6 +14,7 @@ from interlock.embedding import random_id
 from interlock.serving.requests.logs import begin_logs
 
 HEADER: Final = "x-request-id"
+MESSAGES_PATH: Final = "/v1/messages"
 MESSAGES_HEADER: Final = "request-id"
 """The header in which Anthropic's SDKs read the id."""
 SANE: Final = re.compile(r"[!-~]{1,128}")
@@ -42,7 +43,7 @@ class RequestIds:
         else:
             request_id = name_request(Headers(scope=scope))
             send = add_header(send, HEADER, request_id)
-            if scope["path"].startswith("/v1/messages"):
+            if scope["path"].startswith(MESSAGES_PATH):
                 send = add_header(send, MESSAGES_HEADER, request_id)
             await self.app(scope, receive, send)
 

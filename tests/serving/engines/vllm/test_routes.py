@@ -83,10 +83,13 @@ def test_messages_and_chat_completions_are_served_if_the_environment_names_them(
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/messages", **fields, max_tokens=50, stream=True)
     bodies = [json.loads(frame.partition("data: ")[2]) for frame in answer.text.split("\n\n") if frame]
     assert (answer.status_code, check_messages(bodies)) == (200, [])
+    assert re.fullmatch("req_[0-9a-f]+", answer.headers["request-id"])
     answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), "/v1/chat/completions", **fields)
     assert answer.json()["choices"][0]["message"]["content"] == "Hello there."
     refused = ask(Serving(fake.HarmonyContext), "/v1/messages", **fields)
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert refused.headers["request-id"] == refused.json()["request_id"]
+    assert "request-id" not in answer.headers
 
 
 @pytest.mark.parametrize(("stop", "reason"), [("END", "stop_sequence"), (200012, "end_turn")])

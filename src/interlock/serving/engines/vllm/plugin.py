@@ -42,10 +42,11 @@ from interlock.serving.engines.vllm.vllm_engine import Admissions, VllmEngine, V
 from interlock.serving.http.answers import JsonResponse, answer_error, count_refusal
 from interlock.serving.http.app import Api
 from interlock.serving.http.request_body import JSON
-from interlock.serving.http.request_ids import add_header, name_request
+from interlock.serving.http.request_ids import MESSAGES_HEADER, MESSAGES_PATH, add_header, name_request
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import read_object
+from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.sealing import RANDOM_KEY
@@ -254,7 +255,7 @@ def mount(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
         response = await _or_refusal(raw_request, answer(raw_request))
         if not isinstance(response, Response):
             return LongAnswer(raw_request, response)
-        response.headers[VERSION_HEADER] = __version__
+        response.headers.update(_own_headers(raw_request))
         return response
 
     aware = vllm.load_aware_call(answering)
@@ -263,6 +264,13 @@ def mount(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
         return await aware(raw_request=request)
 
     return Route(route.path, endpoint, methods=[*(route.methods or ())])
+
+
+def _own_headers(request: Request) -> Mapping[str, str]:
+    """Return the headers that vLLM does not set: the release, and the id of the request where Anthropic's SDKs read it."""
+    version, request_id = {VERSION_HEADER: __version__}, current_request_id()
+    is_messages = request_id is not None and request.url.path.startswith(MESSAGES_PATH)
+    return {**version, MESSAGES_HEADER: request_id or ""} if is_messages else version
 
 
 class LongAnswer(StreamingResponse):
@@ -279,7 +287,8 @@ class LongAnswer(StreamingResponse):
         Raises:
             PanicError: The answer raised a fault that is not an `Exception`; vLLM answers with an error body.
         """
-        send = add_header(send, VERSION_HEADER, __version__)
+        for name, value in _own_headers(self._request).items():
+            send = add_header(send, name, value)
         try:
             refusal = await _or_refusal(self._request, self._answer(scope, receive, send))
             if refusal is not None:
