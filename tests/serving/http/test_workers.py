@@ -3,6 +3,7 @@
 import errno
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 from attrs import define, field
@@ -138,6 +139,15 @@ def test_a_process_that_hangs_is_killed_after_the_drain(run) -> None:
     hanging = StubProcess(1, hangs=True)
     assert run(hanging, StubProcess(2)) == ["ready"]
     assert (hanging.exitcode, hanging.calls) == (-signal.SIGKILL, ["start", "terminate", "kill", "join"])
+
+
+@pytest.mark.usefixtures("run")  # puts the handlers back
+@pytest.mark.parametrize(("keys", "reads"), [(Keys(), False), (Keys(file=Path("keys")), True)])
+def test_a_closed_terminal_ends_the_server_unless_its_signal_reads_keys(keys, reads) -> None:
+    with reserve("127.0.0.1", 0) as reserved:
+        Supervisor(SETTINGS, dict, reserved, lambda: None, keys)
+    ending = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
+    assert [signal.SIGHUP in ending, signal.SIGTTIN in ending, signal.SIGTERM in ending] == [not reads, True, False]
 
 
 def test_connections_of_an_earlier_server_keep_no_port_from_workers() -> None:

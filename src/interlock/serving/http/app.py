@@ -48,7 +48,7 @@ from interlock.serving.http.request_body import read_body
 from interlock.serving.http.request_ids import RequestIds
 from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
-from interlock.serving.http.unserved import unserved
+from interlock.serving.http.unserved import MAX_QUOTED, unserved
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, tenant_of
 from interlock.serving.requests.body import read_object
@@ -68,8 +68,6 @@ METRICS_PATH: Final = "/metrics"
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths of the probes, which need neither a key nor a host."""
 POLICY_VIOLATION: Final = 1008
-MAX_QUOTED: Final = 200
-"""The most characters of an origin that an error quotes."""
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 
 

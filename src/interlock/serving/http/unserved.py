@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 PERIOD: Final = 60.0
 """The seconds between two log lines about routes that are not served."""
 MAX_QUOTED: Final = 200
-"""The most characters of a path that an error or a log line shows."""
+"""The most characters of a path or an origin that an error or a log line shows."""
 
 MODEL_SERVER: Final = "send these requests to the model server itself"
 ADVICE: Final[Mapping[str, str]] = {

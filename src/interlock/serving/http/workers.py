@@ -24,7 +24,7 @@ from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.supervisors.multiprocess import Multiprocess, Process
+from uvicorn.supervisors import multiprocess
 
 from interlock.serving import metrics
 from interlock.serving.http.server import STARTUP_FAILURE, Server, die_of, listen
@@ -33,7 +33,8 @@ from interlock.serving.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS: Final = {signal.SIGINT, signal.SIGTERM}
+SIGNALS: Final = {*STOP_SIGNALS, signal.SIGHUP}
 
 HANGS: Final = 10.0
 """Seconds without an answer after which a process that serves is killed and replaced."""
@@ -68,7 +69,7 @@ class WorkerServer(Server):
         self.stop(drain=False)
 
 
-class Worker(Process):
+class Worker(multiprocess.Process):
     """A process, as the supervisor sees it; in the process, `create` makes the application, which listens on `address`."""
 
     def __init__(self, config: uvicorn.Config, create: Callable[[], Starlette], address: tuple[str, int]) -> None:
@@ -85,7 +86,7 @@ class Worker(Process):
         server.run([listen(*self._address, reuse_port=True)])
 
 
-class Supervisor(Multiprocess):
+class Supervisor(multiprocess.Multiprocess):
     """Starts the processes of a server, passes signals on to them, and waits until they have drained.
 
     Args:
@@ -108,6 +109,8 @@ class Supervisor(Multiprocess):
         self._stops: list[int] = []
         """The signals that ask the server to stop."""
         self._has_failed = False
+        for number in multiprocess.SIGNALS.keys() - (SIGNALS if keys.file is not None else STOP_SIGNALS):
+            signal.signal(number, signal.SIG_DFL)  # uvicorn changes the number of processes, or ignores a closed terminal
 
     def run(self) -> None:
         """Run until a signal or a process that cannot start ends the server.
@@ -174,11 +177,6 @@ class Supervisor(Multiprocess):
                 if worker.pid is not None and worker.exitcode is None:  # it was not waited for, so the number is its own
                     os.kill(worker.pid, signal.SIGHUP)
 
-    def handle_ttin(self) -> None:
-        """Ignore the signal: the number of processes is a setting."""
-
-    handle_ttou = handle_ttin
-
     def _stop(self, number: int) -> None:
         self._stops.append(number)
         self.should_exit.set()
@@ -192,7 +190,7 @@ class Supervisor(Multiprocess):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return worker
 
-    def _await(self, worker: Process) -> bool:
+    def _await(self, worker: multiprocess.Process) -> bool:
         """Return whether a process has started; one that cannot ends the server."""
         while not worker.is_ready(timeout=1):
             time.sleep(self._settings.times.tick)
@@ -210,7 +208,7 @@ class Supervisor(Multiprocess):
         self.should_exit.set()
 
 
-def _exit_of(worker: Process) -> str:
+def _exit_of(worker: multiprocess.Process) -> str:
     """Return how a process has exited."""
     code = worker.exitcode or 0
     return f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"has exited with status {code}"
