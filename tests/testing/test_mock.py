@@ -15,6 +15,11 @@ from websockets.sync.client import connect
 
 from interlock.events.decode import SseDecoder
 from interlock.events.stream import TERMINAL
+from interlock.serving.build import build
+from interlock.serving.engines.script import ScriptRule, ScriptStep
+from interlock.serving.engines.scripted_engine import ScriptedEngine
+from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.testing import RULES, Mock, MockServer, findings
 
 WEATHER = {
@@ -472,3 +477,36 @@ def test_bad_requests_of_the_test_itself_are_seen_too(mock) -> None:
     with OpenAI(base_url=mock.base_url, api_key="any") as client, pytest.raises(BadRequestError):
         client.responses.create(model="m", input="Hi", temperature="hot")
     assert [(each.json["temperature"], each.turn, each.rule) for each in mock.requests] == [("hot", 0, None)]
+
+
+def test_a_script_shows_its_requests_to_tests_in_any_language(mock) -> None:
+    mock.when("weather", per="server").calls("get_weather", city="Berlin").then.says("18 °C")
+    mock.when("never").says("No.")
+    url = f"{mock.url}/interlock/requests"
+    assert ask(mock, "weather").status_code == 200
+    assert ask(mock, "other").status_code == 400
+    shown = httpx.get(url).json()
+    facts = {"model": "m", "tools": [], "turn": 1}
+    first, second = shown["requests"]
+    assert first == {
+        **facts,
+        "text": "weather",
+        "rule": "text 'weather'",
+        "problem": "",
+        "unoffered": ["get_weather"],
+        "body": {"model": "m", "input": "weather"},
+    }
+    assert (second["rule"], second["problem"][:34]) == (None, "No rule of the script matches. The")
+    assert shown["unused"] == ["text 'never'"]
+    assert httpx.delete(url).status_code == 204
+    assert httpx.get(url).json()["requests"] == []
+    assert ask(mock, "weather").json()["output"][0]["type"] == "function_call"  # the first step again
+    assert httpx.post(url).status_code == 405
+    mock.requests.clear()
+
+
+def test_the_requests_of_a_script_need_the_key_of_the_server() -> None:
+    engine = ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])])
+    with ServerThread(build(Settings(api_key=("k",)), engine)) as url:
+        assert httpx.get(f"{url}/interlock/requests").status_code == 401
+        assert httpx.get(f"{url}/interlock/requests", headers={"authorization": "Bearer k"}).json()["requests"] == []

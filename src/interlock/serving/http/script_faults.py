@@ -1,36 +1,65 @@
-"""Disconnects, stops and breaks answers as the steps of a script say.
+"""Disconnects, stops and breaks answers as the steps of a script say, and shows the requests that the script has answered.
 
 The events of an answer are its server-sent events, or the frames of a WebSocket.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import define, field, frozen
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.decode import SseDecoder
 from interlock.events.json import dumps, loads, members
 from interlock.events.sse import CONTENT_TYPE
 from interlock.events.stream import TERMINAL
+from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.script import ScriptStep
-from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection
-from interlock.serving.http.answers import error_response, speaks_messages
+from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine
+from interlock.serving.http.answers import JsonResponse, error_response, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import Keys, authorization_of
+
+REQUESTS: Final = "/interlock/requests"
 
 
 @frozen
 class ScriptFaults:
-    """ASGI middleware that spoils an answer as the step that makes it says. It must be the outermost middleware."""
+    """ASGI middleware that spoils an answer as the step that makes it says. It must be the outermost middleware.
+
+    `GET /interlock/requests` lists the requests that the `engine` remembers, for tests in any language, and `DELETE` resets it;
+    both need one of the `keys`, if there are any.
+    """
 
     app: ASGIApp
+    engine: Engine
+    keys: Keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == REQUESTS and isinstance(self.engine, ScriptedEngine):
+            await self._show(HTTPConnection(scope), self.engine)(scope, receive, send)
+            return
         if scope["type"] in {"http", "websocket"}:
             scope = {CONNECTION: ScriptedConnection(), **scope}
             send = FaultyConnection(scope, receive, send).send
         await self.app(scope, receive, send)
+
+    def _show(self, connection: HTTPConnection, engine: ScriptedEngine) -> Response:
+        """Return the requests that the engine remembers, or forget them."""
+        if self.keys.tenant(authorization_of(connection.headers)) is None:
+            return error_response(ApiError(401, "This server needs an API key.", code="invalid_api_key"))
+        match connection.scope["method"]:
+            case "GET":
+                return JsonResponse({"requests": [*engine.requests], "unused": [*engine.unused]})
+            case "DELETE":
+                engine.reset()
+                return Response(status_code=204)
+            case _:
+                return error_response(ApiError(405, "Use GET to read the requests, and DELETE to forget them."))
 
 
 @define(eq=False)
