@@ -70,6 +70,7 @@ NAV: Nav = [
     {
         "Embed it": [
             {"The library": "embedding.md"},
+            {"The engine alone": "engine.md"},
             {"Your own engine": "engines.md"},
             {"Families of models": "families.md"},
         ]

@@ -128,7 +128,7 @@ __version__ = "0.1.0"
 __getattr__ = exporter(
     __name__,
     __all__,
-    ["interlock.events", "interlock.fsm", "interlock.parsers", "interlock.judges", "interlock.embedding"],
+    ["interlock.events", "interlock.fsm", "interlock.parsers", "interlock.embedding", "interlock.judges"],
 )
 
 

@@ -158,6 +158,10 @@ EVERY: Final[Mapping[str, str]] = {
 
 NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
 TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", *NAMES)
+HAS_EXAMPLE: Final = RELEASE == (0, 32)
+"""Whether the release is the one that examples/vllm_events.py is for."""
+CHOSEN: Final = ("--middleware", "chosen_serving.ChosenServing") if HAS_EXAMPLE else ()
+EXAMPLE: Final = ("python", str(HERE.parents[1] / "examples" / "vllm_events.py"), "serve") if HAS_EXAMPLE else ("vllm", "serve")
 LONG: Final = 60_000
 """The size of a context with room for an agent's instructions, and for a response that outlasts every pause of a busy machine."""
 
@@ -171,6 +175,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         family("qwen3_coder"), flags=(*family("qwen3_coder").flags, *TURNS), context=LONG, plugin=False
     ),
     **{f"family-{name}": family(name) for name in FAMILIES},
+    **{f"example-{name}": evolve(family(name), plugin=False, command=EXAMPLE) for name in FAMILIES},
     **{f"every-{name}": evolve(family(name), flags=(*family(name).flags, "--stream-interval", "5")) for name in EVERY},
     "harmony": evolve(HARMONY, flags=FAULTS, environment=ALL_APIS),
     "open-responses": Setup("gpt_oss", ("--api-key", KEY), {"INTERLOCK_DIALECT": "open_responses", **OWN_TOOLS}),
@@ -189,9 +194,9 @@ SETUPS: Final[Mapping[str, Setup]] = {
         plugin=False,
         command=("interlock", "serve", "--engine", "vllm"),
     ),
-    "stock-harmony": evolve(HARMONY, plugin=False),
-    "stock-parsed": evolve(PARSED, flags=PARSERS, plugin=False),
-    "stock-families": Setup("families", plugin=False),
+    "stock-harmony": evolve(HARMONY, flags=CHOSEN, plugin=False),
+    "stock-parsed": evolve(PARSED, flags=(*PARSERS, *CHOSEN), plugin=False, tools=True),
+    "stock-families": Setup("families", CHOSEN, plugin=False, command=EXAMPLE),
     "smollm2": evolve(SMOLLM2, environment=ALL_APIS, adapters={"adapted": "smollm2_lora"}),
     "stock-smollm2": evolve(SMOLLM2, plugin=False),
 }

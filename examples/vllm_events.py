@@ -1,0 +1,150 @@
+"""vLLM's own server with Interlock's events: vLLM's Responses serving class with another streaming loop.
+
+    python examples/vllm_events.py serve openai/gpt-oss-20b     # the flags are those of `vllm serve`
+
+vLLM keeps its routes, prompts, store and tools. docs/engine.md explains this file, which is tested with vLLM 0.32.
+"""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from types import SimpleNamespace
+from typing import Any, Final
+
+from attrs import evolve
+from vllm.entrypoints.cli.main import main
+from vllm.entrypoints.openai.responses import serving
+from vllm.entrypoints.openai.responses.context import ParsableContext
+from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
+
+import interlock
+from interlock.parsers.families import ParserSettings, family, has_family
+from interlock.parsers.routing import Route
+
+HOSTED: Final = {  # the items of the functions that vLLM runs itself, for models other than gpt-oss
+    "code_interpreter": Route("code_interpreter_call", payload="code"),
+    "web_search_preview": Route("web_search_call", payload="browser", function="search"),
+}
+
+
+def as_event(frame: bytes) -> SimpleNamespace:
+    """Return a frame as an event of vLLM's routes and store."""
+    _, name, _, body = frame.decode().split(maxsplit=3)
+    return SimpleNamespace(type=name, model_dump_json=lambda **_: body.rstrip())
+
+
+class Answer(ResponsesResponse):
+    """The response of a last event: vLLM's store has its fields, and vLLM's routes send its `body`."""
+
+    body: dict[str, Any]
+
+    def model_dump(self, **_: object) -> dict[str, Any]:
+        """Return the body, with the status that vLLM sets when a client cancels the response."""
+        return {**self.body, "status": self.status}
+
+
+def watch(context: Any) -> SimpleNamespace:
+    """Return what vLLM's loop of turns and tools gives to the context of a response, as it comes."""
+    seen = SimpleNamespace(output=None, turn=None, result="", call=None, asks=context.need_builtin_tool_call)
+    append, append_result = context.append_output, context.append_tool_output
+    takes_turns = isinstance(context, ParsableContext)  # which takes each output for a whole turn
+
+    def append_output(output: Any) -> None:
+        seen.output = output
+        if seen.turn is not None:
+            seen.turn.add(output, aggregate=True)
+        seen.turn = seen.turn or output
+        if output.finished or not takes_turns:
+            append(seen.turn if takes_turns else output)
+
+    def append_tool_output(messages: Any) -> None:
+        seen.result = "".join(getattr(each, "output", None) or each.content[0].text for each in messages)
+        append_result(messages)
+
+    context.append_output, context.append_tool_output = append_output, append_tool_output
+    context.need_builtin_tool_call = lambda: seen.call is not None
+    return seen
+
+
+class EventServing(serving.OpenAIServingResponses):
+    """vLLM's serving class with Interlock's events."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        names = options["tool_parser"] if options["enable_auto_tools"] else None, options["reasoning_parser"]
+        self.family = family(*names) if has_family(*names) else None
+
+    async def responses_full_generator(self, *args: Any) -> ResponsesResponse:
+        """Return the response of the last event."""
+        events = [event async for event in self.responses_stream_generator(*args)]
+        body = json.loads(events[-1].model_dump_json())["response"]
+        return Answer(**body, body=body)
+
+    async def responses_stream_generator(
+        self, request: Any, sampling: Any, steps: Any, context: Any, model: str, tokenizer: Any, *_: Any
+    ) -> AsyncGenerator[SimpleNamespace]:
+        """Yield the events of a response, and store it before the last one."""
+        echo = ResponsesResponse.from_request(request, sampling, model, interlock.now(), [], "in_progress")
+        body = echo.model_dump(mode="json", by_alias=True)
+        driver = interlock.driver_for(body, response_id=request.request_id)
+        settings = ParserSettings.from_request({**body, "include_reasoning": request.include_reasoning})
+        settings.routing = evolve(settings.routing, declared={**HOSTED, **settings.routing.declared})
+        settings.count = getattr(context.response_parser, "count_reasoning_tokens", None)
+        text = interlock.ChatParser(settings.routing, settings.include_reasoning, settings.count)
+        if self.family is not None and request.tool_choice in ("auto", "none"):  # vLLM has required calls written as JSON
+            text = interlock.FamilyParser(self.family, settings)
+        parser = interlock.parser_for("harmony", body) if self.use_harmony else text
+        async with aclosing(self._deltas(request, steps, context, tokenizer, parser, driver)) as changes:
+            async for deltas in changes:
+                frames = driver.feed(deltas)
+                if frames and driver.ended and request.store:
+                    async with self.response_store_lock:
+                        self.response_store[driver.id] = Answer(**driver.response, body=driver.response)
+                for frame in frames:
+                    yield as_event(frame)
+
+    async def _deltas(
+        self, request: Any, steps: Any, context: Any, tokenizer: Any, parser: interlock.Parser, driver: Any
+    ) -> AsyncGenerator[list[interlock.Delta]]:
+        """Yield the deltas of all turns and tools; an exception becomes the last one."""
+        seen, reader = watch(context), None
+        yield [interlock.Start()]
+        try:
+            async with AsyncExitStack() as stack, aclosing(steps):
+                await self._initialize_tool_sessions(request, context, stack)
+                async for _ in steps:
+                    if (call := seen.call) is not None:
+                        yield [interlock.Succeed(call.id, interlock.result_fields(call.kind, seen.result))]
+                        seen.call = None
+                    output, new, prompt = seen.output, seen.output.outputs[0], seen.output.prompt_token_ids or []
+                    if output is seen.turn and not self.use_harmony:  # a turn begins
+                        reader = self._make_response_parser(request, tokenizer, self._effective_chat_template_kwargs(request))
+                        if isinstance(parser, interlock.FamilyParser) and reader.is_reasoning_end(prompt):
+                            parser.begin("between")
+                    chunk = interlock.Chunk(new.token_ids, new.text)
+                    if isinstance(parser, interlock.ChatParser):
+                        arguments, finished = (new.text, [*new.token_ids], request, prompt), output.finished
+                        chunk.delta = reader.parse_delta(*arguments, finished=finished) if reader else {"content": new.text}
+                    if new.logprobs and request.is_include_output_logprobs():
+                        entries = self._create_response_logprobs(new.token_ids, new.logprobs, tokenizer, request.top_logprobs)
+                        chunk.logprobs = [entry.model_dump() for entry in entries]
+                    yield parser.feed(chunk)
+                    self._raise_if_error(new.finish_reason, request.request_id)
+                    if output.finished:
+                        tokens, cached = len(seen.turn.outputs[0].token_ids), output.num_cached_tokens or 0
+                        usage = interlock.Usage(input_tokens=len(prompt), cached_tokens=cached, output_tokens=tokens)
+                        yield parser.end("content_filter" if new.finish_reason == "repetition" else new.finish_reason, usage)
+                        seen.turn = None
+                        if driver.ready and seen.asks():
+                            seen.call = driver.ready[-1]
+                            yield [interlock.Run(seen.call.id)]
+                yield [interlock.Finish()]
+        except Exception as error:
+            serving.logger.exception("%s failed", driver.id)
+            is_public = isinstance(error, (serving.GenerationError, serving.VLLMValidationError))
+            yield [interlock.Fault("server_error", str(error) if is_public else "The server had an error.")]
+
+
+if __name__ == "__main__":
+    serving.OpenAIServingResponses = EventServing  # vLLM's server takes the class from here
+    main()

@@ -1,0 +1,156 @@
+"""examples/vllm_events.py on real engines: vLLM's routes, store and tools, with legal streams of every turn."""
+
+import re
+from functools import partial
+
+import httpx
+import pytest
+from playing import TIMEOUT, body, is_aborted, judged, stream, summary, until, without_chance
+from servers import FAMILIES, HAS_EXAMPLE, HERE, RELEASE
+from turns import FUNCTION, GRAMMATICAL, HARMONY, PARSED, PYTHON, THINK, WEATHER, Turn, family_turns
+
+from interlock import DONE_FRAME
+
+pytestmark = pytest.mark.skipif(not HAS_EXAMPLE, reason="the example is for vLLM 0.32")
+
+DOCS = HERE.parents[1] / "docs"
+HEADER = "x-serving"
+GPT_OSS, SIMPLE, PARSABLE = "//harmony", "hermes/qwen3/simple", "hermes/qwen3/parsable"
+HARMONY_SERVER = pytest.mark.parametrize("server", ["stock-harmony"], indirect=True)
+PARSED_SERVER = pytest.mark.parametrize("server", ["stock-parsed"], indirect=True)
+
+TURNS = [
+    *(("stock-harmony", GPT_OSS, turn) for turn in HARMONY),
+    *(("stock-parsed", SIMPLE, turn) for turn in PARSED),
+    *(
+        ("stock-families", f"{name}/{reasoning}/simple", turn)
+        for name, reasoning in FAMILIES.items()
+        for turn in family_turns(name, reasoning)
+        if name not in GRAMMATICAL
+    ),
+]
+"""The turns, each with its server and the value of `HEADER`."""
+WITH_FLAGS = [
+    (f"example-{name}", "", turn)
+    for name, reasoning in FAMILIES.items()
+    if name in GRAMMATICAL
+    for turn in family_turns(name, reasoning)
+]
+"""The turns whose grammar vLLM's engine applies after the reasoning, for which it needs the flags of the family."""
+WITHOUT_VLLM_LOOP = {
+    "a tool of an MCP server that nobody declared": [["mcp_call failed"], "completed"],
+    "two recipients": [["mcp_call failed"], "completed"],
+    "a search whose arguments are no JSON": [["web_search_call failed"], "completed"],
+    "python that nobody asked for": [["code_interpreter_call failed"], "completed"],
+    "python that fails": [["code_interpreter_call", "message"], "completed"],
+    "python that says nothing": [["code_interpreter_call failed"], "failed"],
+}
+"""The turns with other items than the plugin's: vLLM's loop ends where no tool of its own runs, and hides the faults of tools."""
+
+
+def headers(serving):
+    return {HEADER: serving} if serving else {}
+
+
+def play(server, serving, turn, **fields):
+    """Return the events of a turn. vLLM's route sends no end marker."""
+    return judged(stream(server.url, body(server.setup.model, turn, **fields), **headers(serving)) + DONE_FRAME)
+
+
+def post(server, serving, request):
+    return httpx.post(f"{server.url}/v1/responses", json=request, headers=headers(serving), timeout=TIMEOUT)
+
+
+def check(server, serving, turn):
+    if turn.since > RELEASE:
+        pytest.skip(f"vLLM makes this of it since {turn.since}")
+    response = play(server, serving, turn)[-1]["response"]
+    assert [summary(response), response["status"]] == WITHOUT_VLLM_LOOP.get(turn.name, [list(turn.items), turn.status])
+    answer = post(server, serving, body(server.setup.model, turn))
+    assert answer.status_code == 200
+    assert without_chance(answer.json()) == without_chance(response)
+
+
+@pytest.mark.parametrize(
+    ("server", "serving", "turn"), [pytest.param(*each, id=each[2].name) for each in TURNS], indirect=["server"]
+)
+def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, serving, turn):
+    check(server, serving, turn)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("server", "serving", "turn"), [pytest.param(*each, id=each[2].name) for each in WITH_FLAGS], indirect=["server"]
+)
+def test_a_turn_with_a_grammar_is_legal_with_the_flags_of_its_family(server, serving, turn):
+    check(server, serving, turn)
+
+
+@PARSED_SERVER
+@pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
+def test_a_turn_is_legal_with_the_context_that_parses(server, turn):
+    check(server, PARSABLE, turn)
+
+
+def test_the_page_says_how_many_turns_of_the_comparison_were_played():
+    page = (DOCS / "conformance" / "turns.md").read_text("utf-8").partition("\n## Messages")[0]
+    compared = re.findall(r"^\| ([^|]+?) \| ", page.partition("|---")[2], re.MULTILINE)
+    played = {turn.name for _, _, turn in TURNS}
+    assert {*compared} - played == {turn.name for _, _, turn in WITH_FLAGS}
+    page = (DOCS / "engine.md").read_text("utf-8")
+    assert f"{len({*compared} & played)} of the {len(compared)} of [the comparison]" in page
+
+
+@PARSED_SERVER
+def test_vllm_runs_a_tool_for_the_context_that_parses(server):
+    call = '<tool_call>\n{"name": "code_interpreter", "arguments": {"code": "print(1)"}}\n</tool_call><|im_end|>'
+    run = Turn("run", [call, "It is done.<|im_end|>"], body={"tools": [PYTHON]})
+    run_call, message = play(server, PARSABLE, run)[-1]["response"]["output"]
+    assert (run_call["status"], run_call["code"]) == ("completed", "print(1)")
+    assert run_call["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
+    assert message["content"][0]["text"] == "It is done."
+
+
+@pytest.mark.parametrize("server", ["stock-families"], indirect=True)
+def test_the_example_serves_a_model_without_parsers(server):
+    request = body("families", Turn("an answer", ["Hello.<|im_end|>"]))
+    response = judged(stream(server.url, request) + DONE_FRAME)[-1]["response"]
+    assert [item["content"][0]["text"] for item in response["output"]] == ["Hello."]
+
+
+@HARMONY_SERVER
+def test_vllm_stores_a_response_and_continues_it(server):
+    call = Turn("a call", [f'{WEATHER}{{"city": "Rome"}}<|call|>'], body={"tools": [FUNCTION]})
+    response = play(server, GPT_OSS, call)[-1]["response"]
+    found = httpx.get(f"{server.url}/v1/responses/{response['id']}", headers={HEADER: GPT_OSS}, timeout=TIMEOUT)
+    assert found.json() == response
+    result = {"type": "function_call_output", "call_id": response["output"][0]["call_id"], "output": "Sunny."}
+    answer = Turn("an answer", ["", "<|channel|>final<|message|>It is sunny.<|return|>"], body={"tools": [FUNCTION]})
+    continued = play(server, GPT_OSS, answer, input=[result], previous_response_id=response["id"])[-1]["response"]
+    assert [item["content"][0]["text"] for item in continued["output"]] == ["It is sunny."]
+
+
+@HARMONY_SERVER
+@pytest.mark.parametrize("streamed", [True, False])
+def test_vllm_makes_a_response_in_the_background(server, streamed):
+    request = body("gpt_oss", HARMONY[1], background=True)
+    if streamed:
+        response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]
+    else:
+        queued = post(server, GPT_OSS, request).json()
+        get = partial(httpx.get, f"{server.url}/v1/responses/{queued['id']}", headers={HEADER: GPT_OSS}, timeout=TIMEOUT)
+        until(lambda: get().json()["status"] == "completed")
+        response = get().json()
+    assert summary(response) == ["reasoning", "message"]
+
+
+@HARMONY_SERVER
+def test_a_disconnect_aborts_the_generation(server):
+    request = {**body("gpt_oss", Turn("endless", [f"{THINK}On and on"])), "stream": True}
+
+    def leave():
+        headers = {HEADER: GPT_OSS}
+        with httpx.stream("POST", f"{server.url}/v1/responses", json=request, headers=headers, timeout=TIMEOUT) as answer:
+            next(line for line in answer.iter_lines() if "delta" in line)
+
+    assert is_aborted(server, leave)
