@@ -26,6 +26,7 @@ def decode(text: str, size: int, key: str = "input") -> str:
         ('{"input": 3}', '{"input": 3}'),
         ('{"input": "a\\x"}', "a\\x"),
         ('{"input": "a\\uzz"}', "a\\uzz"),
+        ('{"input": "a\\n\\x\\t\\ud83d\\n\\u00e9\n\\n"}', "a\n\\x\t\ufffd\n\u00e9\n\n"),
         ('{"input": "a\\ud83d!"}', "a\ufffd!"),
         ('{"input": "a\\ud83d\\n"}', "a\ufffd\n"),
         ('{"input": "a\\ud83d\\u0041"}', "a\ufffdA"),

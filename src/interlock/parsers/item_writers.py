@@ -67,6 +67,11 @@ class StreamWriter(ItemWriter):
 Phase: TypeAlias = Literal["before", "inside", "after", "object", "bare"]
 """Before the opening quote, inside the string, after the closing quote, in an object with another first key, or in bare text."""
 
+_VALID: Final = re.compile(
+    r"""(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"""
+    r"""|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))++"""
+)
+"""Matches text that is decoded at once, because it has no mistake: a long one would otherwise hold up all other streams."""
 _PLAIN: Final = re.compile(r'[^"\\]+')
 _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
 _UNFINISHED: Final = re.compile(r"\\(u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
@@ -162,7 +167,10 @@ def decode_string(text: str) -> tuple[str, int]:
     decoded: list[str] = []
     position = 0
     while position < len(text):
-        if (plain := _PLAIN.match(text, position)) is not None:
+        if (valid := _VALID.match(text, position)) is not None:
+            decoded.append(orjson.loads(f'"{valid.group()}"'))
+            position = valid.end()
+        elif (plain := _PLAIN.match(text, position)) is not None:
             decoded.append(plain.group())
             position = plain.end()
         elif text[position] == '"' or _UNFINISHED.fullmatch(text, position):
