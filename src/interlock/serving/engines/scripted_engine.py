@@ -190,7 +190,7 @@ class ScriptedGeneration(Generation):
         self._conversation = conversation = Conversation.of(self.request, turn.items)
         found = conversation.find(self.engine.rules)
         rule = None if found is None else self.engine.rules[found[0]]
-        self._response = self.connection.begin(conversation, rule, self.request.raw)
+        self._response = self.connection.begin(conversation, rule, self.request.forward(()))
         facts = {"model": conversation.model, "text": conversation.text, "tools": conversation.tools, "turn": conversation.turn}
         conditions = None if rule is None else str(rule.conditions)
         self._entry = {**facts, "rule": conditions, "problem": "", "unoffered": [], "body": self.request.raw}
