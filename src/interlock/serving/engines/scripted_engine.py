@@ -190,10 +190,11 @@ class ScriptedGeneration(Generation):
         self._conversation = conversation = Conversation.of(self.request, turn.items)
         found = conversation.find(self.engine.rules)
         rule = None if found is None else self.engine.rules[found[0]]
-        self._response = self.connection.begin(conversation, rule, self.request.forward(()))
+        body = self.request.forward(())
+        self._response = self.connection.begin(conversation, rule, body)
         facts = {"model": conversation.model, "text": conversation.text, "tools": conversation.tools, "turn": conversation.turn}
         conditions = None if rule is None else str(rule.conditions)
-        self._entry = {**facts, "rule": conditions, "problem": "", "unoffered": [], "body": self.request.raw}
+        self._entry = {**facts, "rule": conditions, "problem": "", "unoffered": [], "body": body}
         self.engine.requests.append(self._entry)
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.engine.rules, 1)) or "none"
