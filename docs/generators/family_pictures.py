@@ -96,6 +96,8 @@ def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
         triggers -= _impossible_between_keys(state, family)
     if state in LITERAL:
         triggers -= {role for role, texts in family.markers.items() if all(map(family.has_only_signs, texts))}
+    if state == "rehearsed_call":  # what waited is read again there, and begins with this marker
+        return frozenset({_T.REHEARSED})
     return frozenset(each for each in triggers if each is _T.TEXT or rows[each] != rows[_T.TEXT])
 
 
@@ -113,8 +115,8 @@ def _impossible_between_keys(state: str, family: Family) -> frozenset[Trigger]:
     if not family.is_name_marked:
         impossible |= {_T.BRACE} | ({_T.TEXT, _T.UNVALUE} if state == "stray_text" else set())
     # In place of keys comes only an object.
-    if _T.JSON not in family.markers and state in _STRINGS:
-        impossible |= {_T.WHOLE}
+    if _T.JSON not in family.markers:
+        impossible |= {_T.WHOLE} if state in _STRINGS else {_T.BLANK, _T.ENCODED} if state == "argument" else set()
     # If the models of a family omit ends, the parser fires `uncall` before `finish` between keys.
     if family.omits_ends and state in FRAMING.regions["between_keys"]:
         impossible |= {_T.FINISH}

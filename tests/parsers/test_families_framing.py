@@ -13,7 +13,7 @@ from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.state_markers import markers_by_state
 
 CHANNELS = {"reasoning", "content", "aside"}
-TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name", "bare"))}
+TENTATIVE = {name for name in FRAMING.states if name.endswith(("section", "name", "bare")) or name.startswith("rehearsed")}
 COMMITTED = {
     *(
         "body",
@@ -133,7 +133,8 @@ def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):
 
 def test_every_row_belongs_to_a_family():
     used = {(edge.source, edge.trigger) for name in SYNTAXES for edge in part_for(family(name, "qwen3"), name).edges}
-    assert used == {(state, trigger) for state in FRAMING.states for trigger in Trigger if means(state, trigger)}
+    meaning = {(state, trigger) for state in FRAMING.states for trigger in Trigger if means(state, trigger)}
+    assert used == meaning - {("rehearsed_call", Trigger.TEXT)}  # what waited is read again there, and begins with a marker
 
 
 def test_the_pictures_show_every_state_of_the_framing():

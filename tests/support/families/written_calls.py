@@ -446,6 +446,23 @@ WRITTEN: Sequence[Written] = [
         [("f", {"s": "x"})],
     ),
     Written(
+        "a whole call without its section in reasoning",
+        "kimi_k2",
+        "kimi_k2",
+        'So <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "x"}<|tool_call_end|>',
+        {"f": {"s": "string"}},
+        [("f", {"s": "x"})],
+    ),
+    Written(
+        "the beginning of a call without its section in reasoning",
+        "kimi_k2",
+        "kimi_k2",
+        'So <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "x"}</think>Hm.',
+        {"f": {"s": "string"}},
+        [],
+        message="Hm.",
+    ),
+    Written(
         "a section in the singular",
         "kimi_k2",
         "kimi_k2",

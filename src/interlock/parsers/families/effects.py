@@ -203,6 +203,9 @@ class Effects:
         self.specials.restore(first=not self.released)
         self.pending, self.header = "", ""
 
+    def _recall(self, _text: str) -> None:
+        self._marker_length = 0
+
     def _drop(self, _text: str) -> None:
         self.pending, self.header, self._space = "", "", ""
 
@@ -285,6 +288,7 @@ class Effects:
     CARRY_OUT: ClassVar[Mapping[Effect, Callable[..., None]]] = {
         Effect.HOLD: _hold,
         Effect.AGAIN: _again,
+        Effect.RECALL: _recall,
         Effect.DROP: _drop,
         Effect.SPACE: _keep_space,
         Effect.REASON: _reason,

@@ -31,7 +31,10 @@ A marker that ends a name or a value because something follows, such as a key wi
 """
 
 CALLING: Final = frozenset(
-    {Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE, Trigger.LONE, Trigger.ORPHAN}
+    {
+        *(Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.OBJECT, Trigger.BARE),
+        *(Trigger.LONE, Trigger.REHEARSED, Trigger.ORPHAN),
+    }
 )
 """The roles of markers that begin a call or stand outside one; without tools, such markers are text."""
 

@@ -65,6 +65,8 @@ class Trigger(StrEnum):
     """A call begins where no section is open; it counts only if the request declares its tool."""
     LONE = "lone"
     """A call begins without its section inside of reasoning, in a family whose models write such calls."""
+    REHEARSED = "rehearsed"
+    """The same, in a family whose models also think about such calls; it counts only with its end."""
     DECLARED = "declared"
     """The name of such a call, or a key in a value, ends, and the request declares it; it has no text."""
     KEYS = "keys"
@@ -124,6 +126,8 @@ class Effect(StrEnum):
     """Hold the text until it is decided whether it is framing."""
     AGAIN = "again"
     """Read the text again in the new state, after the waiting text: its first marker is text, and the rest is read again too."""
+    RECALL = "recall"
+    """Let `again` read all of the waiting text again, its first marker too."""
     DROP = "drop"
     """Drop the text and the waiting text, which are framing."""
     SPACE = "space"
@@ -210,6 +214,7 @@ _VALUE: Final = frozenset({_P.VALUE})
 _RULES: Final = {
     _E.HOLD: _EffectContract(_ANYWHERE, leaves_pending=True),
     _E.AGAIN: _EffectContract(_ANYWHERE, leaves_pending=False),
+    _E.RECALL: _EffectContract(_OUTSIDE, pending=True),
     _E.DROP: _EffectContract(_ANYWHERE, leaves_pending=False),
     _E.SPACE: _EffectContract(_RESTING, pending=False),
     _E.REASON: _EffectContract(_THINKING, _P.REASONING, pending=False),
@@ -311,7 +316,9 @@ def _steps(framing: Framing, state: State[Trigger, Effect], before: Held) -> Ite
         step = dest.name, effects, trigger is Trigger.KEYS
         if step not in steps:
             after = _apply(framing, state, trigger, before)
-            released = Effect.AGAIN in effects and Effect.SET not in effects and before.pending
+            if Effect.RECALL in effects:  # the waiting text comes first, so whatever is open is still around it
+                after = Held(after.item, pending=True)
+            released = Effect.AGAIN in effects and not after.pending and Effect.SET not in effects and before.pending
             steps[step] = _apply(framing, dest, Trigger.TEXT, after) if released else after
     return ((dest, condition) for (dest, _, _), condition in steps.items())
 
@@ -360,7 +367,15 @@ FRAMING: Final = Framing(
         "arguments": ["json", "torn_string", "literal", "broken_arguments"],
         "complete": ["json_complete", "envelope_closed"],
         # What these share is not drawn in a frame.
-        "recoveries": ["stray_text", "unended_value", "encoded", "dictionary", "torn_string", "broken_arguments"],
+        "recoveries": [
+            "rehearsed_call",
+            "stray_text",
+            "unended_value",
+            "encoded",
+            "dictionary",
+            "torn_string",
+            "broken_arguments",
+        ],
         "outside": [*_CHANNELS, *_IDLE],
         "channels": _CHANNELS,
         "idle": _IDLE,
@@ -391,6 +406,7 @@ FRAMING: Final = Framing(
         Edge("thought", _T.SECTION, "thought_section", (_E.HOLD,)),
         Edge("thought", _T.CALL, "thought_name", (_E.HOLD,)),
         Edge("thought", _T.LONE, "thought_bare", (_E.HOLD,)),
+        Edge("thought", _T.REHEARSED, "rehearsed_bare", (_E.HOLD,)),
         Edge("thought", _T.TEXT, "reasoning", (_E.REASON,)),
         # After a call, where its section is still open if the family has sections.
         Edge("after", _T.UNANSWER, "inside", (_E.CLOSE,)),
@@ -435,6 +451,15 @@ FRAMING: Final = Framing(
         Edge("thought_bare", _T.WORD, "thought_bare", (_E.HOLD,)),
         Edge("thought_bare", _T.DECLARED, "thought_name"),
         Edge("thought_bare", _T.TEXT, "reasoning", (_E.AGAIN,)),
+        # In reasoning, a call without its section waits for its end. Then all of it is read again.
+        Edge("rehearsed_bare", _T.WORD, "rehearsed_bare", (_E.HOLD,)),
+        Edge("rehearsed_bare", _T.DECLARED, "rehearsed_rest"),
+        Edge("rehearsed_bare", _T.TEXT, "reasoning", (_E.AGAIN,)),
+        *(Edge("rehearsed_rest", trigger, "reasoning", (_E.AGAIN,)) for trigger in (_T.LONG, _T.UNTHINK, _T.FINISH, _T.CUT)),
+        Edge("rehearsed_rest", _T.UNCALL, "rehearsed_call", (_E.RECALL, _E.AGAIN)),
+        Edge("rehearsed_rest", _T.TEXT, "rehearsed_rest", (_E.HOLD,)),
+        Edge("rehearsed_call", _T.REHEARSED, "thought_name", (_E.HOLD,)),
+        Edge("rehearsed_call", _T.TEXT, "reasoning", (_E.AGAIN,)),
         # The end of an item. A marker that can only follow a call ends it, as its end marker does.
         Edge("calls", _T.UNCALL, "inside", (_E.CLOSE,)),
         Edge("calls", _T.UNSECTION, "between", (_E.CLOSE,)),

@@ -162,9 +162,9 @@ VALUES: Final = frozenset({"value_start", "value"})
 """The states of a value."""
 _STRINGS: Final = frozenset({"quoted", "torn_string", "encoded"})
 _READINGS: Final = {
-    **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare", "value_call"), Reading.NAME),
+    **dict.fromkeys(("name", "thought_name", "aside_name", "bare", "thought_bare", "rehearsed_bare", "value_call"), Reading.NAME),
     **dict.fromkeys(("key", "value_key"), Reading.KEY),
-    **dict.fromkeys(("value_end", "value_tail"), Reading.HELD),
+    **dict.fromkeys(("value_end", "value_tail", "rehearsed_rest"), Reading.HELD),
     "member": Reading.MEMBER,
     "literal": Reading.LITERAL,
 }
