@@ -89,7 +89,6 @@ NAV: Nav = [
             {"Lifecycles": "lifecycles.md"},
             {"Adding an item kind": "adding-a-kind.md"},
             {"Adding an API in front": "adding-an-api.md"},
-            {"Adding an upstream API": "adding-an-upstream.md"},
         ]
     },
     {"Evidence": "evidence.md"},
