@@ -92,6 +92,15 @@ SCRIPTS = {
     "search that fails": [*SEARCH, run, fail],
     "fault": [*SAY, deltas.Fault("server_error", "The engine failed.")],
     "length": [*THINK, *CALL[:2], deltas.EndTurn("length")],
+    "text, sealed reasoning and a quoted call": [
+        *SAY,
+        deltas.Open("reasoning", {"encrypted_content": "x"}),
+        deltas.Close(),
+        CALL[0],
+        "[1]",
+        deltas.Close(),
+    ],
+    "fault at once": [deltas.Fault("server_error", "The engine failed.")],
     "filter": [*SAY[:2], deltas.EndTurn("content_filter")],
     "cancel": [*SAY[:2], deltas.Cancel()],
     "cut call": [*CALL[:2], deltas.EndTurn("cut")],
@@ -316,6 +325,22 @@ def test_a_stop_sequence_is_the_reason_unless_the_client_has_a_call_to_run(scrip
     }
 
 
+@pytest.mark.parametrize(
+    ("script", "first"),
+    [
+        ("nothing", {"role": "assistant", "content": ""}),
+        ("text", {"role": "assistant", "content": ""}),
+        ("call without arguments", {"role": "assistant", "content": None}),
+        ("arguments that are no object", {"role": "assistant", "content": None}),
+        ("refusal", {"role": "assistant", "content": None}),
+        ("reasoning and two calls", {"role": "assistant", "content": None}),
+        ("mcp", {"role": "assistant", "content": ""}),
+    ],
+)
+def test_the_first_chunk_has_a_text_only_if_the_answer_begins_with_one(script, first):
+    assert chat(driven(*SCRIPTS[script]))[0]["choices"][0]["delta"] == first
+
+
 def test_a_named_function_that_is_truncated_ends_with_length_in_chat():
     assert chat(driven(*SCRIPTS["cut call"]), named=True)[-1]["choices"][0]["finish_reason"] == "length"
 
@@ -470,7 +495,10 @@ def caught(table, make, check, fold):
     return judge
 
 
-EQUIVALENT = {"text/close: double RELEASE", "thinking/seal: double RELEASE", "call/close: double RELEASE"}
+EQUIVALENT = {
+    *("text/close: double RELEASE", "thinking/seal: double RELEASE", "call/close: double RELEASE"),
+    "absent/begin: double BASE",
+}
 """The mutations that change no event: released events no longer wait."""
 
 

@@ -24,8 +24,12 @@ from interlock.fsm.table import Edge, Table
 class ChatEffect(StrEnum):
     """The effects of the table."""
 
+    BASE = "base"
+    """Note what all chunks have."""
     ROLE = "role"
-    """Send the role."""
+    """Send the role, with an empty text."""
+    NULL_ROLE = "null_role"
+    """Send the role, without a text: clients show that of an answer that only calls, even if it is empty."""
     CONTENT = "content"
     """Send more text."""
     REFUSAL = "refusal"
@@ -52,10 +56,19 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
     "chat",
     initial="absent",
     final={"ended"},
-    regions={"started": ["open", "call"]},
+    regions={"started": ["begun", "open", "call"]},
     edges=[
         #    in        on         goes to  effects
-        Edge("absent", _T.BEGIN,  "open",  [_E.ROLE]),
+        Edge("absent", _T.BEGIN,  "begun", [_E.BASE]),
+
+        Edge("begun",  _T.TEXT,   "open",  [_E.ROLE, _E.CONTENT]),
+        Edge("begun",  _T.REFUSE, "open",  [_E.NULL_ROLE, _E.REFUSAL]),
+        Edge("begun",  _T.THINK,  "open",  [_E.NULL_ROLE, _E.REASONING]),
+        Edge("begun",  _T.SEAL,   "open",  [_E.NULL_ROLE, _E.SEALED]),
+        Edge("begun",  _T.CALL,   "call",  [_E.NULL_ROLE, _E.CALL]),
+        Edge("begun",  _T.QUOTE,  "call",  [_E.NULL_ROLE, _E.CALL]),
+        Edge("begun",  _T.END,    "ended", [_E.ROLE, _E.FINISH]),
+        Edge("begun",  _T.FAIL,   "ended", [_E.ERROR]),
 
         Edge("open",   _T.TEXT,   "open",  [_E.CONTENT]),
         Edge("open",   _T.REFUSE, "open",  [_E.REFUSAL]),
@@ -110,12 +123,15 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
     ) -> Sequence[api.CompletionChunk | api.ErrorChunk]:
         """Return the chunks of an effect; a `TypeError` is a fault of the table."""
         match effect, argument:
-            case _E.ROLE, Response():
+            case _E.BASE, Response():
                 name, created = _completion_id(argument.id), int(argument.created_at)
                 self._base = api.CompletionChunk(id=name, created=created, model=argument.model, choices=[])
                 if self._usage:
                     self._base = replace(self._base, usage=None)
-                return [self._chunk(api.ChunkDelta(role="assistant", content=""))]
+                return []
+            case _E.ROLE | _E.NULL_ROLE, _:
+                text = "" if effect is _E.ROLE else None
+                return [self._chunk(api.ChunkDelta(role="assistant", content=text))]
             case _E.CONTENT, stream.TextDelta():
                 return [self._scored(self._chunk(api.ChunkDelta(content=argument.delta)), argument)]
             case _E.REFUSAL, str():

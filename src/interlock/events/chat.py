@@ -59,7 +59,7 @@ class ChunkDelta(Struct, kw_only=True):
     """What a chunk adds to a message."""
 
     role: Maybe[Literal["assistant"]] = UNSET
-    content: Maybe[str] = UNSET
+    content: Maybe[str | None] = UNSET
     reasoning_content: Maybe[str] = UNSET
     reasoning: Maybe[str] = UNSET
     reasoning_details: Maybe[list[EncryptedReasoning]] = UNSET

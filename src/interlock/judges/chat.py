@@ -196,6 +196,7 @@ _E = ChatEffect
 
 _EMITTED: Final[Mapping[str, Sequence[str]]] = {
     _E.ROLE: ["delta.role"],
+    _E.NULL_ROLE: ["delta.role"],
     _E.CONTENT: ["delta.content"],
     _E.REFUSAL: ["delta.refusal"],
     _E.REASONING: ["delta.reasoning"],

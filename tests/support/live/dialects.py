@@ -91,8 +91,10 @@ def folded_completion(chunks):
                             calls.append({**call, "function": {**call["function"]}})
                         else:
                             calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+                elif value is None:
+                    message.setdefault(name)
                 else:
-                    message[name] = message.get(name, type(value)()) + value
+                    message[name] = (message.get(name) or type(value)()) + value
     for call in message.get("tool_calls", []):
         del call["index"]
     return message, reason, usage

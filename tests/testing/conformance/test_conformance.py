@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from interlock.serving.build import build
 from interlock.serving.cli.commands import app
-from interlock.serving.cli.exchange import ServerAnswer, SlowAnswerError
+from interlock.serving.cli.exchange import ServerAnswer, SlowAnswerError, printable
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
@@ -221,6 +221,11 @@ def test_a_stream_that_is_none_and_one_that_is_cut(results) -> None:
         "not served",
         "the answer is application/json instead of a stream",
     )
+    labelled = (200, "application/json", frames(EVENTS))
+    assert results(stream=labelled, whole=whole(RESPONSE))[1]["text"] == (
+        "fails",
+        "the answer is a stream, and its content type application/json",
+    )
     cut = frames(EVENTS[:5]).removesuffix(b"data: [DONE]\n\n")
     assert results(stream=stream(cut), whole=whole(RESPONSE))[1]["text"][0] == "fails"
 
@@ -235,6 +240,10 @@ def test_an_error_that_is_not_one_of_the_api_fails(results) -> None:
 def test_a_server_that_wants_a_key_is_not_judged(results, status) -> None:
     done, _ = results(stream=(status, "application/json", b'{"error": {"message": "no key"}}'))
     assert (done.exit_code, f": {status} no key" in done.stderr) == (2, True)
+
+
+def test_what_a_terminal_does_not_show_is_escaped() -> None:
+    assert printable("\x1b[2J\x00 né\n" + "a" * 500) == "\\x1b[2J\\x00 né\\n" + "a" * 191
 
 
 def test_a_server_that_is_not_there_ends_the_command() -> None:

@@ -42,6 +42,11 @@ class ServerAnswer:
         return body
 
 
+def printable(text: str, most: int = 200) -> str:
+    """Return the beginning of a text on one line, with escapes for what a terminal would not show."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text[:most])
+
+
 @contextmanager
 def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout: float) -> Generator[ServerAnswer]:
     """Send a request, and return its answer; `timeout` is in seconds, for all of it.
@@ -84,7 +89,7 @@ def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | No
     except OSError as error:
         if timed_out.is_set() or isinstance(error, TimeoutError):
             raise SlowAnswerError(f"not read within {timeout:g} seconds") from error
-        raise ExchangeError(error.strerror or str(error)) from error
+        raise ExchangeError(printable(error.strerror or str(error))) from error
     finally:
         timer.cancel()
 

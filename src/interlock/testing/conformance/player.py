@@ -16,7 +16,7 @@ from interlock.events.json import as_text, dumps, is_array, is_object, members, 
 from interlock.events.stream import TERMINAL, Completed
 from interlock.judges import AnyJudge, Severity, Verdict
 from interlock.judges.fields import check_fields
-from interlock.serving.cli.exchange import ExchangeError, SlowAnswerError, exchange
+from interlock.serving.cli.exchange import ExchangeError, SlowAnswerError, exchange, printable
 from interlock.testing.conformance.answers import Body, TestedApi, parse_arguments, read_stream, read_whole
 from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
 from interlock.testing.conformance.requests import PATHS, translate
@@ -31,6 +31,8 @@ _MAX_TOKENS: Final = 400
 _NOTE_LENGTH: Final = 160
 """The most characters of a note."""
 _SAME_CONTENT: Final[Mapping[TestedApi, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
+_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b": ")
+"""What an event of a stream begins with, or a comment."""
 _EVENT_STREAM: Final = "text/event-stream"
 
 
@@ -160,9 +162,15 @@ class Player:
         with exchange(method, f"{self.url}{path}", self._headers(_EVENT_STREAM), data, self.timeout) as answer:
             if answer.status != _OK:
                 raise self._refusal(answer.status, answer.read())
+            chunks = iter(answer.chunks)
+            begin = next(chunks, b"")
             if answer.content_type.partition(";")[0].strip() != _EVENT_STREAM:
-                raise CaseEnd("not served", f"the answer is {answer.content_type or 'nothing'} instead of a stream")
-            yield from answer.chunks
+                kind = answer.content_type or "nothing"
+                if begin.lstrip().startswith(_FIELDS):
+                    raise CaseEnd("fails", f"the answer is a stream, and its content type {kind[:40]}")
+                raise CaseEnd("not served", f"the answer is {kind[:40]} instead of a stream")
+            yield begin
+            yield from chunks
 
     def _judge(self, raw: bytes, first: int = 0) -> Sequence[Body]:
         """Judge a stream, and return the bodies of its events."""
@@ -323,7 +331,7 @@ def _differences(step: CaseStep, answer: Body, first: Body) -> Iterator[str]:
 
 
 def _excerpt(data: bytes) -> str:
-    return data[:_NOTE_LENGTH].decode(errors="replace")
+    return printable(data[:_NOTE_LENGTH].decode(errors="replace"))
 
 
 def _kind(frame: str) -> str:
