@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.events.json import dumps, is_object, members, parse
+from interlock.events.json import dumps, elements, is_object, parse
 
 EXTRAS: Final = ("extra_content", "provider_specific_fields")
 """The fields of a call that go back to the service."""
@@ -56,9 +56,7 @@ def split_extras(call_id: str, origin: str | None = None) -> tuple[str, Mapping[
         text = zlib.decompressobj().decompress(urlsafe_b64decode(f"{packed}{'=' * (-len(packed) % 4)}"), 16 * LONGEST)
     except (ValueError, zlib.error):
         return call_id, {}
-    value = parse(text)
-    match value:
-        case [str(source), dict(extras)]:
-            return plain, extras_in(members(extras)) if origin is None or source in ("", origin) else {}
-        case _:
-            return call_id, {}
+    source, extras = [*elements(parse(text)), None, None][:2]
+    if not isinstance(source, str) or not is_object(extras):
+        return call_id, {}
+    return plain, extras_in(extras) if origin is None or source in ("", origin) else {}
