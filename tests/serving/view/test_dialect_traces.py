@@ -84,8 +84,8 @@ def test_a_completion_is_shown_with_a_lane_for_its_text_and_each_call() -> None:
         (3, "tool_call", "f"),
     ]
     assert walked(trace_lines) == [
-        (0, "delta.role", ["absent begin open"]),
-        (1, "delta.reasoning", ["open think open"]),
+        (0, "delta.role", ["begun think open"]),
+        (1, "delta.reasoning", ["begun think open"]),
         (2, "delta.content", ["open text open"]),
         (2, "delta.content", ["open text open"]),
         (3, "delta.tool_calls", ["open call call"]),
@@ -113,8 +113,8 @@ def test_other_choices_and_events_have_places_too() -> None:
     data = chunked(role, other, refusal, nothing) + b"data: {\n\n" + chunked(error)
     trace_lines = lines(data)
     assert walked(trace_lines) == [
-        (0, "delta.role", ["absent begin open"]),
-        (1, "delta.content", ["open text open"]),
+        (0, "delta.role", ["begun text open"]),
+        (1, "delta.content", ["begun text open"]),
         (2, "delta.refusal", ["open refuse open"]),
         (0, "chat.completion.chunk", []),
         (0, "message", []),
@@ -154,7 +154,10 @@ def test_a_stream_without_an_event_is_one_of_responses() -> None:
 
 @pytest.mark.parametrize(
     ("api", "effects", "silent"),
-    [("messages", MessagesEffect, {"hold_use", "hold_result", "release"}), ("chat", ChatEffect, {"annotation", "sealed"})],
+    [
+        ("messages", MessagesEffect, {"hold_use", "hold_result", "release"}),
+        ("chat", ChatEffect, {"annotation", "base", "sealed"}),
+    ],
 )
 def test_every_effect_has_its_events(api, effects, silent) -> None:
     assert {effect.value for effect in effects if effect not in DIALECT_JUDGES[api].emitted} == silent
@@ -166,9 +169,32 @@ def test_every_effect_has_its_events(api, effects, silent) -> None:
         (
             MESSAGES_TABLE,
             messages(),
-            {"between refuse text", "text refuse text", "thinking think thinking", "between seal between", "between fail ended"},
+            {
+                *(
+                    "between refuse text",
+                    "text refuse text",
+                    "thinking think thinking",
+                    "between seal between",
+                    "between fail ended",
+                ),
+                *("between quote text", "text argue text"),
+            },
         ),
-        (CHAT, chat(), {"open refuse open", "open fail ended"}),
+        (
+            CHAT,
+            chat(),
+            {
+                *("begun call call", "begun end ended", "begun fail ended", "begun quote call", "begun refuse open"),
+                *(
+                    "begun seal open",
+                    "begun text open",
+                    "open fail ended",
+                    "open quote call",
+                    "open refuse open",
+                    "open think open",
+                ),
+            },
+        ),
     ],
 )
 def test_the_streams_fire_all_other_edges_that_emit(table, data, unseen) -> None:

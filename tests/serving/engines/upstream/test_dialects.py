@@ -233,7 +233,7 @@ def test_every_shape_of_chunks_is_legal_and_whole_in_both_apis(shape) -> None:
             "".join(block["thinking"] for block in blocks if block["type"] == "thinking"),
         ]
         == texts
-        == [completion["content"] + completion.get("refusal", ""), completion.get("reasoning", "")]
+        == [(completion["content"] or "") + completion.get("refusal", ""), completion.get("reasoning", "")]
     )
     assert [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"] == [
         (name, json.loads(text or "{}")) for name, text in calls
