@@ -16,7 +16,7 @@ from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, Tran
 from interlock.events import chat as api
 from interlock.events import items, stream
 from interlock.events.call_extras import split_extras
-from interlock.events.json import as_json, dumps, members
+from interlock.events.json import as_json, dumps, is_object, members
 from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table
 
@@ -136,7 +136,7 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
                 return [self._scored(self._chunk(api.ChunkDelta(content=argument.delta)), argument)]
             case _E.REFUSAL, str():
                 return [self._chunk(api.ChunkDelta(refusal=argument))]
-            case _E.ANNOTATION, dict():
+            case _E.ANNOTATION, _ if is_object(argument):
                 return [self._annotation(argument)]
             case _E.REASONING, str():
                 return [self._chunk(api.ChunkDelta(reasoning_content=argument, reasoning=argument))]
@@ -150,15 +150,15 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
             case _E.ARGUMENTS, str():
                 call = api.ChatCall(index=self._call, function=api.ChatFunction(arguments=argument))
                 return [self._chunk(api.ChunkDelta(tool_calls=[call]))]
-            case _E.ARGUMENTS, items.CustomToolCall():
-                call = api.ChatCall(index=self._call, custom=api.ChatCustom(input=argument.input))
-                return [self._chunk(api.ChunkDelta(tool_calls=[call]))] if argument.input else []
-            case _E.FINISH, Response():
-                choice = api.ChunkChoice(delta=api.ChunkDelta(), finish_reason=self._finish_reason(argument))
-                usage = [replace(self._base, usage=usage_of_chat(argument.usage))] if self._usage else []
+            case _E.ARGUMENTS, items.CustomToolCall() as custom:
+                call = api.ChatCall(index=self._call, custom=api.ChatCustom(input=custom.input))
+                return [self._chunk(api.ChunkDelta(tool_calls=[call]))] if custom.input else []
+            case _E.FINISH, Response() as response:
+                choice = api.ChunkChoice(delta=api.ChunkDelta(), finish_reason=self._finish_reason(response))
+                usage = [replace(self._base, usage=usage_of_chat(response.usage))] if self._usage else []
                 return [replace(self._base, choices=[choice]), *usage]
-            case _E.ERROR, Response():
-                return [api.ErrorChunk(error=error_of(argument))]
+            case _E.ERROR, Response() as response:
+                return [api.ErrorChunk(error=error_of(response))]
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
 

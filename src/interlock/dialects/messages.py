@@ -161,8 +161,8 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
             case _E.USE, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
                 start = self._start(_use_block(argument))
                 return [start, self._delta(api.InputBlockDelta(_input(argument))), *self.make(_E.STOP, None)]
-            case _E.RESULT, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall():
-                return [self._start(_result_block(argument)), *self.make(_E.STOP, None)]
+            case _E.RESULT, items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall() as call:
+                return [self._start(_result_block(call)), *self.make(_E.STOP, None)]
             case _E.HOLD_USE | _E.HOLD_RESULT, _:
                 self._waiting.append((_E.USE if effect is _E.HOLD_USE else _E.RESULT, argument))
                 return []
