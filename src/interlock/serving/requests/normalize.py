@@ -154,7 +154,8 @@ def _reasoning(item: JsonItem) -> Iterable[JsonItem]:
 def _encrypted(item: JsonItem) -> Iterable[JsonItem]:
     """Yield reasoning with the content that only its service can read, and perhaps no text."""
     if item["type"] == "reasoning":
-        text = next(iter(_reasoning(item)), {"type": "reasoning", "summary": [], "content": []})
+        empty: JsonItem = {"type": "reasoning", "summary": [], "content": []}
+        text = next(iter(_reasoning(item)), empty)
         yield {**text, "encrypted_content": item["encrypted_content"]}
 
 

@@ -94,7 +94,7 @@ class _MessageWriter:
                     message[REASONING_DETAILS] = [*elements(message.get(REASONING_DETAILS)), *details]
             case kind if ITEMS[kind].as_function_call:
                 function = {"name": item["name"], "arguments": item["arguments"]}
-                extras = {} if self._origin is None else split_extras(str(item["call_id"]), self._origin)[1]
+                extras: Mapping[str, object] = {} if self._origin is None else split_extras(str(item["call_id"]), self._origin)[1]
                 call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function, **extras}
                 self._callers[item["call_id"]] = entry = self._assistant()
                 entry.message["tool_calls"] = [*elements(entry.message.get("tool_calls")), call]

@@ -224,7 +224,10 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         if self._family is not None and self._settings is not None:
             self._settings.schemas = self._settings.schemas.with_tools(tools.tools)
             written_id = self._family.written_id
-            upstream_id = lambda call_id: written_id(split_extras(call_id)[0])  # noqa: E731 - one of two short functions
+
+            def upstream_id(call_id: str) -> str:
+                return written_id(split_extras(call_id)[0])
+
         fields: dict[str, object] = {
             "messages": chat_messages(
                 request.instructions,

@@ -217,7 +217,7 @@ def count_of(value: object) -> int:
 
 def _first_count(*values: object) -> int:
     """Return the first positive number of tokens: some services have a 0 beside it."""
-    return next(filter(None, map(count_of, values)), 0)
+    return next((count for value in values if (count := count_of(value))), 0)
 
 
 def translator_of(call: UpstreamCall) -> Translator:
