@@ -26,7 +26,7 @@ _STRINGS: Final = frozenset({"quoted", "torn_string"})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
     None: frozenset(),
     "keys": _JSON | {_T.LONG, _T.DECLARED, _T.BRACE},
-    "json": _JSON,
+    "json": _JSON | {_T.LONG},
     "envelope": _JSON | {_T.MEMBER, _T.JSON},
     "literal": frozenset({_T.WHOLE}),
 }

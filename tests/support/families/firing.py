@@ -32,7 +32,7 @@ def fired_by(name):
     """
     Firing.fired.clear()
     for state, way in walk(name):
-        if state in FRAMING.regions["value_ends"]:
+        if state in {*FRAMING.regions["value_ends"], "rehearsed_rest"}:
             _read(name, way + "x" * MAX_LENGTH)
             _read(name, way, "x" * MAX_LENGTH)
         _read(name, way, reason="length")
