@@ -87,7 +87,7 @@ from interlock.serving.store import StoreUnusable, open_store
 try:
     open_store()
 except StoreUnusable as error:
-    assert str(error) == "This store needs apsw: pip install apsw"
+    assert str(error) == "This store needs apsw: pip install 'interlock[serve]' (in a checkout, '.[serve]')"
 else:
     raise AssertionError
 """,

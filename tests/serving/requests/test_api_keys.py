@@ -62,7 +62,7 @@ def test_a_file_has_keys_and_their_tenants_and_is_read_again(tmp_path, caplog) -
     keys = Keys.of_file(file)
     assert (keys.count, tenants(keys, "old", "new", "a")) == (1, ["", None, None])
     file.write_text("old\nnew\nacme a\nacme  b\nother\tc\n")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "interlock"):
         assert keys.reload()
         assert keys.reload(logging.DEBUG)
     assert (keys.count, tenants(keys, "old", "new", "a", "b", "c")) == (5, ["", "", "acme", "acme", "other"])

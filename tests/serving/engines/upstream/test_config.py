@@ -118,7 +118,7 @@ def command(monkeypatch):
 
     def serve(application, listening, **_):
         listening.close()
-        raise Served(application.api.service.engine, application.state.active_runs.slots.limit)
+        raise Served(application.api.service.engine, application.state.active_runs.limit)
 
     monkeypatch.setattr(server, "serve", serve)
 

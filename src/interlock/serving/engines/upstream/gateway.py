@@ -152,9 +152,10 @@ class Gateway(Engine):
         raise no_such_model(name, await self.names())
 
     async def _limit(self, upstream: Upstream, request: ResponseRequest) -> str:
-        """Return an upstream's field for a limit of tokens; if a request has one, the first list of models may have to say it."""
+        """Return an upstream's field for a limit of tokens: in Chat, the first list of models may have to say it."""
         listed = self._lists[self.upstreams.index(upstream)]
-        if request.max_output_tokens is not None and listed.fault is UNKNOWN and (attempt := listed.refresh()) is not None:
+        asks = upstream.api == "chat" and request.max_output_tokens is not None and listed.fault is UNKNOWN
+        if asks and (attempt := listed.refresh()) is not None:
             await asyncio.wait([attempt], timeout=PATIENCE)
         return listed.limit
 
