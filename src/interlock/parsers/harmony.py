@@ -43,7 +43,7 @@ class HarmonyParser:
 
     _routing: Routing
     _vocabulary: Vocabulary = field(factory=vocabulary)
-    _stops: StopFilter | None = None
+    _stops: StopFilter | None = field(default=None, alias="stops")
     """Holds back text that may be a stop string; None without stop strings."""
     _state: State[HarmonyTrigger, HarmonyEffect] = HARMONY.states[HARMONY.initial]
     _plain: Mapping[int, str] = _NO_TOKENS

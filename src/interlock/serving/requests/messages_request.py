@@ -472,7 +472,7 @@ async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, ob
             tools.append({**function, **described})
         elif tool.type != MCP_TOOLSET:
             hosted = await _hosted(request.model, tool.type, f"tools[{index}].type", runs)
-            filters = _domains(tool, f"tools[{index}]") if hosted == "web_search" else {}
+            filters: Mapping[str, object] = _domains(tool, f"tools[{index}]") if hosted == "web_search" else {}
             tools.append({"type": hosted, **DEFAULT_FIELDS.get(hosted, {}), **filters})
     return tools
 
