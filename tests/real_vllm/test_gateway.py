@@ -122,12 +122,14 @@ FAMILY_TURNS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("server", "name", "turn"), FAMILY_TURNS, indirect=["server"])
 def test_a_turn_of_a_family_is_read_from_its_tokens(server, name, turn):
     with gateway(server, "vllm", name) as url:
         check(url, "families", turn, ESTIMATED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("server", ["stock-families"], indirect=True)
 def test_structured_output_and_log_probabilities_of_a_family(server):
     schema = {
