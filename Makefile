@@ -65,7 +65,7 @@ coverage: .venv/.dev ## The tests that are not long, with coverage of branches
 # Without coverage, which would take five times as long.
 .PHONY: prove
 prove: .venv/.dev ## The long tests: the proof, the mutations that it must find, and the store in Postgres in any order
-	$(PYTEST) -m long $$(grep -rl 'mark\.long' --include='test_*.py' --exclude-dir=browser --exclude-dir=real_vllm tests)
+	$(PYTEST) -m 'long and not nightly' $$(grep -rl 'mark\.long' --include='test_*.py' --exclude-dir=browser --exclude-dir=real_vllm tests)
 
 # The oldest SDK that pyproject.toml allows (vLLM's floor). The tests that import it, or the module that does, run under it too.
 SDK_FLOOR := 2.25.0
@@ -125,7 +125,8 @@ test-vllm: ## Tests inside vLLM on real engines, some 10 minutes; VLLM=0.32.0 na
 		$(MAKE) .venv-vllm/.test && $(IN_VLLM) -m 'not long' $(or $(TESTS),tests/real_vllm); fi
 
 .PHONY: nightly
-nightly: .venv-vllm/.test ## The long tests inside vLLM: every format on a server of its own, an hour or more; ONLY=gemma4 names one
+nightly: .venv/.dev .venv-vllm/.test ## Every change of the families' framing, and every format on a vLLM server of its own; ONLY=gemma4 names one
+	$(PYTEST) -m nightly tests/parsers
 	$(IN_VLLM) -m long tests/real_vllm $(if $(ONLY),-k '$(ONLY)')
 
 # Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.

@@ -123,6 +123,7 @@ def test_every_state_can_be_reached_in_some_family():
     assert set().union(*map(reachable, SYNTAXES)) == set(FRAMING.states)
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("name", DISTINCT)
 def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):

@@ -24,11 +24,13 @@ def test_an_edge_cannot_be_moved_to_another_trigger():
     assert {fate_of(each) for each in changes_tried} == {"refused"}
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_framing_itself_reads_every_text_on_which_changes_are_tried():
     assert [each for each in chain(pairs(), texts()) if not each.holds(FRAMING)] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("state", ["keyed", "key", "member"])
 def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
@@ -36,6 +38,7 @@ def test_no_change_of_a_row_survives_but_those_that_nobody_could_see(state):
     assert survived == {each for each in chain.from_iterable(ALIKE.values()) if each.startswith(f"{state}/")}
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_text_is_found_that_shows_a_change():
     torn = change("member/text: go to torn_string")
@@ -45,6 +48,7 @@ def test_a_text_is_found_that_shows_a_change():
     assert not witness.holds(torn.declare())
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_no_text_is_found_that_shows_a_change_that_makes_none():
     assert text_that_shows(change("bare/declared: go to aside_name"), 1) is None
