@@ -69,6 +69,7 @@ def prove(
     *,
     kinds: Collection[ItemKind] = tuple(DECLARED.items),
     open_items: int = OPEN_ITEMS,
+    arguments: bool = True,
     progress: Callable[[int, int], None] = lambda _explored, _discovered: None,
 ) -> Proof:
     """Explore the driver, and judge the stream of every explored state and delta.
@@ -77,6 +78,7 @@ def prove(
         lifecycles: The lifecycles of the driver.
         kinds: The kinds of items to open.
         open_items: The maximum number of open items in an explored state.
+        arguments: Whether to explore calls with arguments of every JSON kind too, which takes most of the time.
         progress: Called for each state, with the number of states explored so far and the number discovered so far.
 
     Raises:
@@ -87,7 +89,7 @@ def prove(
     explorer = Explorer(lifecycles, kinds, open_items)
     explorer.run(progress)
     callers = [kind for kind in kinds if kind in WITH_ARGUMENTS]
-    if callers and explorer.counterexample is None:
+    if arguments and callers and explorer.counterexample is None:
         explorer.merge(_explore_arguments(lifecycles, callers))
     faults = () if explorer.counterexample else tuple(faults_of(lifecycles, explorer.paths))
     coverage = {"response": _coverage(lifecycles.response, explorer.fired)}
