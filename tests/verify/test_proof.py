@@ -65,6 +65,7 @@ def test_every_stream_is_legal_and_every_edge_fires(monkeypatch):
     "kind",
     [
         "image_generation_call",
+        "custom_tool_call",
         *(pytest.param(kind, marks=pytest.mark.long) for kind in ("reasoning", "mcp_list_tools", "mcp_approval_request")),
     ],
 )

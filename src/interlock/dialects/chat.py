@@ -263,8 +263,9 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
                     calls.append(replace(call, index=UNSET, **tool))
                 elif call.custom:
                     calls[-1].custom = replace(calls[-1].custom or call.custom, input=call.custom.input)
-                elif call.function and calls[-1].function:
-                    calls[-1].function.arguments += call.function.arguments
+                else:
+                    known, added = calls[-1].function or _NO_FUNCTION, call.function or _NO_FUNCTION
+                    calls[-1].function = replace(known, arguments=known.arguments + added.arguments)
     assert last is not None  # noqa: S101 - every stream has a chunk with the role
     content, reasoning, refusal = ("".join(parts) for parts in texts.values())
     message = api.ChatMessage(

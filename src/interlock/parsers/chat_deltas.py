@@ -266,11 +266,9 @@ class ChatParser:
         for position, detail in enumerate(map(members, details)):
             index = detail.get("index")
             known = self._details.setdefault((index if isinstance(index, int) else position, as_text(detail.get("type"))), {})
-            for name, value in detail.items():
-                if name in _DETAIL_TEXTS and isinstance(value, str):
-                    known[name] = [*elements(known.get(name)), value]
-                elif value is not None:
-                    known[name] = value
+            for name, value in ((name, value) for name, value in detail.items() if value is not None):
+                is_text = name in _DETAIL_TEXTS and isinstance(value, str)
+                known[name] = [*elements(known.get(name)), value] if is_text else value
         if any(detail.get(name) for detail in map(members, details) for name in _SEALS):
             last = self._queue[-1] if self._queue else None
             if last is None or last.key != "reasoning":
