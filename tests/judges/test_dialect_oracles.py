@@ -254,9 +254,14 @@ def test_the_usage_of_a_chat_stream_is_requested_counted_once_and_last():
     said = [chunk({"role": "assistant", "content": "Hi"}), chunk({}, "stop")]
     found = [
         [(each.rule, each.deviation) for each in check_chat(chunks, usage=usage)]
-        for chunks, usage in [([*said, counted], False), (said, True), ([*said, counted, counted], True)]
+        for chunks, usage in [
+            ([*said, counted], False),
+            (said, True),
+            ([*said, counted, counted], True),
+            ([said[0], counted, said[1]], True),
+        ]
     ]
-    assert found == [[("C5", "")], [("C5", "")], [("C5", "usage-again")]]
+    assert found == [[("C5", "")], [("C5", "")], [("C5", "usage-again")], [("C5", "")]]
 
 
 def test_an_error_beside_the_last_choice_is_read_with_it():
