@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from posixpath import normpath
 from typing import Final, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -145,9 +146,17 @@ class SearchDomains:
 def _is_on(url: str, domain: str) -> bool:
     """Return whether a page is on a domain or one below it, and below its path if it has one."""
     name, _, path = domain.rpartition("://")[2].partition("/")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # nobody can fetch it
+        return False
     host = (parts.hostname or "").lower().rstrip(".")
-    return f".{host}".endswith(f".{name.lower().removeprefix('*.')}") and parts.path.lstrip("/").startswith(path.rstrip("*"))
+    place = normpath(f"/{parts.path}").lstrip("/")
+    if path.endswith("*"):
+        is_below = place.startswith(path.rstrip("*"))
+    else:
+        is_below = not path or f"{place}/".startswith(f"{path.rstrip('/')}/")
+    return f".{host}".endswith(f".{name.lower().removeprefix('*.')}") and is_below
 
 
 @define(eq=False)

@@ -254,3 +254,15 @@ def test_proxies_come_from_the_environment(serve, monkeypatch):
         with gateway(GOOD) as (url, _):
             assert [model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]] == ["m"]
     assert len(heads) == 1
+
+
+def test_the_name_of_an_event_without_data_is_not_that_of_the_next_one():
+    reader = SseReader()
+    assert reader.feed(b'event: error\n\ndata: {"a":1}\n\n') == [b'{"a":1}']
+    assert reader.feed(b'event: error\ndata: {"a":1}\n\n') == [b'{"error":{"a":1}}']
+
+
+def test_json_without_data_counts_only_after_the_last_event():
+    reader = SseReader()
+    assert reader.feed(b'{"early":1}\n\ndata: {"a":1}\n\n') == [b'{"a":1}']
+    assert [*reader.feed(b'{"late":1}\n'), *reader.end()] == [b'{"late":1}']

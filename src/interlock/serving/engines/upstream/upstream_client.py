@@ -54,8 +54,10 @@ DONE: Final = b"[DONE]"
 """The data of the last event; not every API has it."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of a body after its last event."""
-NOTED: Final = (b"event: error", b"event:error", b"{", b"[")
-"""The beginnings of lines that count, beside data."""
+ERROR_NAMES: Final = frozenset({b"event: error", b"event:error"})
+"""The lines that name an event as an error."""
+JSON_STARTS: Final = (b"{", b"[")
+"""The beginnings of JSON without `data:`."""
 NO_STATUS: Final = 600
 """The least number of three digits that is no status in HTTP; clients and servers raise an error for it."""
 FIELD: Final = re.compile(rb"(data|event|id|retry)?:")
@@ -101,7 +103,7 @@ class SseReader:
     _is_error: bool = field(default=False, init=False)
     """Whether the incomplete event is named `error`."""
     _bare: list[bytes] = field(factory=list[bytes], init=False)
-    """The lines of JSON without `data:`."""
+    """The lines of JSON without `data:` since the last event."""
     _after_return: bool = field(default=False, init=False)
     """Whether the last byte was a carriage return; a line feed after it ends no other line."""
     _is_start: bool = field(default=True, init=False)
@@ -119,19 +121,20 @@ class SseReader:
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
-            elif not line and data:
-                event = b"\n".join(data)
-                events.append(_as_error(event) if self._is_error else event)
-                data.clear()
+            elif not line:
+                if data:
+                    event = b"\n".join(data)
+                    events.append(_as_error(event) if self._is_error else event)
+                    data.clear()
+                    self._bare.clear()
+                    if events[-1] == DONE:
+                        self.is_complete = True
+                        return events
                 self._is_error = False
-                if events[-1] == DONE:
-                    self.is_complete = True
-                    return events
-            elif line and (self._bare or line.startswith(NOTED)):
-                if line.startswith(b"event"):
-                    self._is_error = True
-                else:
-                    self._bare.append(line)
+            elif line in ERROR_NAMES:
+                self._is_error = True
+            elif self._bare or line.startswith(JSON_STARTS):
+                self._bare.append(line)
         if tail:
             self._rest.append(tail)
         if events:
