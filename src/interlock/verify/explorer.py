@@ -142,8 +142,9 @@ class WatchedDriver(ResponseDriver[Written]):
         yield from TEXTS
         yield from TEXTS_WITH_LOGPROBS
         yield from anywhere
-        if self._tells_arguments and self._active is not None and self._active.body.text_path == ("arguments",):
-            yield from ARGUMENTS
+        if self._active is not None and self._active.body.text_path == ("arguments",):
+            # One object opens a `tool_use` block in Messages, in which calls of hosted tools wait.
+            yield from ARGUMENTS if self._tells_arguments else ARGUMENTS[:1]
         for item in self._open.values():
             yield from tool_deltas(item.id, item.kind)
         closed = [item for item in self._response.output if item.id not in self._open]
