@@ -23,49 +23,11 @@ from typing import TYPE_CHECKING
 from interlock.lazy import exporter
 
 if TYPE_CHECKING:
-    from interlock.embedding import driver_for, now, random_id
-    from interlock.events import (
-        CONTENT_TYPE,
-        DONE_FRAME,
-        OPEN_RESPONSES,
-        OPENAI,
-        AnyEvent,
-        EventWriter,
-        SseWriter,
-        StreamEvent,
-        response_settings,
-        result_fields,
-    )
-    from interlock.fsm import (
-        Annotate,
-        Cancel,
-        Close,
-        Delta,
-        EndOutput,
-        EndPart,
-        EndTurn,
-        Enqueue,
-        Fail,
-        Fault,
-        Finish,
-        FinishReason,
-        InterlockError,
-        Open,
-        Progress,
-        ReadyCall,
-        Refusal,
-        Reject,
-        ResponseDriver,
-        Run,
-        SequentialIds,
-        Start,
-        Succeed,
-        Summary,
-        Text,
-        Usage,
-    )
-    from interlock.judges import Finding, Judge, Verdict, judge
-    from interlock.parsers import ChatParser, Chunk, FamilyParser, HarmonyParser, Parser, PlainParser, Routing, Tagged, parser_for
+    from interlock.embedding import *
+    from interlock.events import *
+    from interlock.fsm import *
+    from interlock.judges import *
+    from interlock.parsers import *
 
 __all__ = [
     "CONTENT_TYPE",

@@ -24,30 +24,7 @@ from typing import TYPE_CHECKING
 from interlock.lazy import exporter
 
 if TYPE_CHECKING:
-    from interlock.fsm.deltas import (
-        Annotate,
-        Cancel,
-        Close,
-        Delta,
-        EndOutput,
-        EndPart,
-        EndTurn,
-        Enqueue,
-        Fail,
-        Fault,
-        Finish,
-        FinishReason,
-        Open,
-        Progress,
-        Refusal,
-        Reject,
-        Run,
-        Start,
-        Succeed,
-        Summary,
-        Text,
-        Usage,
-    )
+    from interlock.fsm.deltas import *
     from interlock.fsm.driver import ReadyCall, ResponseDriver
     from interlock.fsm.errors import DeclarationError, IllegalTransition, InterlockError
     from interlock.fsm.ids import Clock, Ids, SequentialIds

@@ -25,8 +25,6 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort", "
 """Why a turn ended. In order: the model stopped, it reached its token limit, a content filter stopped it, the engine aborted
 it, the engine failed, the model stopped inside a call, or the client has sent input to steer the response."""
 
-FINISH_REASONS: Final[tuple[FinishReason, ...]] = get_args(FinishReason)
-
 
 @frozen
 class TurnEnd:
@@ -225,11 +223,7 @@ class Reject:
 
 
 def _check_item_id(_delta: object, _attribute: Attribute[str], item_id: str) -> None:
-    """Reject a call id, which is easily confused with an item id.
-
-    Raises:
-        ValueError: The id has the prefix of call ids, which no item id has (rule R7).
-    """
+    """Reject a call id, which is easily confused with an item id; no item id has its prefix (rule R7)."""
     if item_id.startswith("call_"):
         raise ValueError(f"{item_id!r} is a call_id; pass the item's id, as in ResponseDriver.ready")
 
@@ -339,19 +333,18 @@ class EndTurn:
     Args:
         reason: Why the turn ended.
         usage: The tokens of the turn, or None if nobody counted them.
+
+    Raises:
+        ValueError: The reason is unknown.
     """
 
     reason: FinishReason
     usage: Usage | None = Usage()
 
     def __attrs_post_init__(self) -> None:
-        """Validate `reason`.
-
-        Raises:
-            ValueError: The reason is unknown.
-        """
-        if self.reason not in FINISH_REASONS:
-            reasons = ", ".join(FINISH_REASONS)
+        """Check the reason."""
+        if self.reason not in TURN_ENDS:
+            reasons = ", ".join(get_args(FinishReason))
             raise ValueError(f"unknown finish reason {self.reason!r}; choose one of {reasons} ('stop' if a turn ends with calls)")
 
 
@@ -395,29 +388,12 @@ class Cancel:
     usage: Usage | None = Usage()
 
 
+# fmt: off
 Delta: TypeAlias = (
-    str
-    | Text
-    | Open
-    | Close
-    | Reject
-    | EndTurn
-    | Refusal
-    | Summary
-    | Annotate
-    | EndPart
-    | Run
-    | Progress
-    | EndOutput
-    | Succeed
-    | Fail
-    | Start
-    | Enqueue
-    | Silence
-    | Finish
-    | Fault
-    | Cancel
+    str | Text | Open | Close | Reject | EndTurn | Refusal | Summary | Annotate | EndPart | Run | Progress | EndOutput | Succeed
+    | Fail | Start | Enqueue | Silence | Finish | Fault | Cancel
 )
+# fmt: on
 """Any delta."""
 
 DELTAS: Final = get_args(Delta)

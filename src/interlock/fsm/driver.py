@@ -39,8 +39,7 @@ T = TypeVar("T")
 """The type of a written event: `bytes` or `StreamEvent`."""
 
 _ANSWER: Final = deltas.Open("message", {"phase": "final_answer"})
-_REASONING: Final = deltas.Open("reasoning")
-_DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": _REASONING}
+_DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": deltas.Open("reasoning")}
 """The item to open if the active item does not accept a text, by the trigger of the text."""
 
 _ARGUMENTS: Final = ("arguments",)
@@ -307,7 +306,8 @@ class ResponseDriver(Generic[T]):
             case deltas.Cancel(usage):
                 self._end("cancel", usage)
             case _:
-                _refuse(delta)
+                nothing: Never = delta  # so type checkers prove that every delta has a case
+                raise TypeError(f"not a delta: {nothing!r}")
 
     def _begin_item(self, opening: deltas.Open) -> AnyItem:
         self._fire_if_legal("start")
@@ -541,8 +541,3 @@ class ResponseDriver(Generic[T]):
             kind, first = self._repeated
             self._counts[kind] += self._number - first
             self._repeated = kind, self._number
-
-
-def _refuse(delta: Never) -> Never:
-    """Raise for a value that is not a delta; `Never` makes type checkers prove that every delta has a case."""
-    raise TypeError(f"not a delta: {delta!r}")

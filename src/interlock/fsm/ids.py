@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
 from attrs import field, frozen
 
+Ids: TypeAlias = Callable[[str], str]
+"""Makes ids that are unique in a response, each from its prefix without the underscore, such as `msg`, `call` or `resp`."""
 
-class Ids(Protocol):
-    """Makes ids that are unique in a response."""
-
-    def __call__(self, prefix: str) -> str:
-        """Create an id.
-
-        Args:
-            prefix: Its prefix without the underscore, such as `msg`, `call` or `resp`.
-        """
-        ...
-
-
-class Clock(Protocol):
-    """Returns the time."""
-
-    def __call__(self) -> int:
-        """Return the time, in whole seconds since the epoch."""
-        ...
+Clock: TypeAlias = Callable[[], int]
+"""Returns the time, in whole seconds since the epoch."""
 
 
 @frozen

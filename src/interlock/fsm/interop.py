@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from interlock.fsm.table import Table
+from interlock.fsm.table import E, T, Table
 
 if TYPE_CHECKING:
     from transitions import Machine
-
-T = TypeVar("T")
-E = TypeVar("E")
 
 
 def as_transitions(table: Table[T, E], carry_out: Callable[[E], object], model: object = None) -> Machine:

@@ -60,13 +60,7 @@ LifecycleState: TypeAlias = State[str, Emission[S]]
 
 
 class Lifecycle(Table[str, Emission[S]]):
-    """The table of the states and events of an item or of the response.
-
-    Args:
-        name: The kind of item, or `response`.
-        initial: The state before anything is emitted.
-        edges: All edges, in reading order.
-        final: The states without edges.
+    """The table of the states and events of an item or of the response; its name is the kind of item, or `response`.
 
     Raises:
         DeclarationError: The table is invalid; a state that is neither initial nor final has no edge to a final state for

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from msgspec import convert
 
@@ -21,24 +21,17 @@ from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.events.response_object import Response
 from interlock.events.stream import EVENTS, TERMINAL, InProgress, ItemAdded, ItemDone, PartAdded, ResponseEvent, wire_name
 from interlock.fsm.emissions import done_as_shown
-from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, Lifecycle, LifecycleState
+from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, Lifecycle, LifecycleState, S
 from interlock.fsm.lifecycles import Lifecycles
 from interlock.fsm.subjects import AnyItem, ItemState, ResponseState
 from interlock.fsm.table import State
 
-__all__ = ["restore"]
-
-S = TypeVar("S")
 Body: TypeAlias = Mapping[str, object]
 
 _ADDED: Final = wire_name(ItemAdded)
 _DONE: Final = wire_name(ItemDone)
-_IMAGE: Final = ("partial_image_b64", "background", "output_format", "quality", "size")
-"""The fields of a partial image, for `Progress`."""
 _ENDINGS: Final = frozenset({"cut", "fail", "cancel"})
 """The triggers that end a response or an item early."""
-_FAILURES: Final = frozenset({"cut", "fail"})
-"""If the log ends within an edge of one of these triggers, `fail` may end the item as well as `cut`."""
 _ENDED: Final = State[str, Emission[AnyItem]]("", "ended")
 """The state of an item that has ended."""
 
@@ -147,8 +140,6 @@ def _args_of(body: Body) -> Fields:
             return members(annotation)
         case {"output": output}:
             return {"outcome": members(elements(output)[0]).get("outcome")}
-        case {"partial_image_b64": _}:
-            return {name: body[name] for name in _IMAGE if name in body}
         case {"delta": delta}:
             return members(delta)
         case _:
@@ -185,7 +176,8 @@ def _state_between(dest: LifecycleState[S], due: tuple[Emission[S], ...], trigge
     """Return a state between two events of an edge."""
     state = State[str, Emission[S]](dest.table, dest.name)
     if not dest.rows:
-        state.rows.update(dict.fromkeys(("cut", "fail") if trigger in _FAILURES else ("cut",), (dest, due)))
+        triggers = ("cut", "fail") if trigger in {"cut", "fail"} else ("cut",)  # within the end of a tool, it may also fail
+        state.rows.update(dict.fromkeys(triggers, (dest, due)))
     for ending in _ENDINGS & dest.rows.keys():
         following, emissions = dest.rows[ending]
         state.rows[ending] = following, (*due, *emissions)

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from interlock.events import items
 from interlock.events import response_object as response
-from interlock.events.items import statuses_of
 from interlock.events.json import EMPTY, as_json, clean, members
 from interlock.events.parts import AnyAnnotation, Logprob, Part
 from interlock.events.stream import wire_name
@@ -28,9 +27,6 @@ B = TypeVar("B", bound=items.Item)
 
 FinalFields: TypeAlias = Callable[[Mapping[str, object]], Fields]
 """Returns the fields of an item that become known just before it is done; its argument is the item as JSON."""
-
-Logprobs: TypeAlias = Sequence[Mapping[str, object]]
-"""The log probabilities of a text: an object for each token, in the API's shape."""
 
 SETTINGS: Final = {*response.Response.__struct_fields__} - response.RUN_FIELDS
 """The fields of a response that its settings provide."""
@@ -127,13 +123,13 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
 
     def show(self) -> B:
         """Set the status from the current state, record that an event shows the item, and return the item."""
-        statuses, name = statuses_of(type(self.body)), self.state.name
+        statuses, name = items.statuses_of(type(self.body)), self.state.name
         if statuses and getattr(self.body, "status", None) in {UNSET, "in_progress"}:
             self.body = replace(self.body, status=name if name in statuses else "in_progress")
         self.shown_body = self.body
         return self.body
 
-    def hold(self, text: str, logprobs: Logprobs) -> None:
+    def hold(self, text: str, logprobs: Sequence[Mapping[str, object]]) -> None:
         """Hold text until the next delta event sends it; `text` may be empty if its log probabilities come first.
 
         A delta has log probabilities for all of its text or for none (rule R15), so drop them unless they cover all unsent text.

@@ -59,8 +59,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from types import MappingProxyType
-from typing import Final, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
 
@@ -73,10 +72,6 @@ E = TypeVar("E")
 """The type of the effects."""
 
 N = TypeVar("N", bound=Hashable)
-T2 = TypeVar("T2")
-E2 = TypeVar("E2")
-
-_NO_REGIONS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
 @frozen
@@ -171,7 +166,7 @@ class Table(Generic[T, E]):
     edges: Sequence[Edge[T, E]]
     final: AbstractSet[str] = frozenset()
     total: Iterable[T] | Mapping[str, Iterable[T]] = ()
-    regions: Mapping[str, Sequence[str]] = _NO_REGIONS
+    regions: Mapping[str, Sequence[str]] = field(factory=dict[str, Sequence[str]])
     owned: AbstractSet[T] = frozenset()
     states: Mapping[str, State[T, E]] = field(init=False, repr=False)
 
@@ -281,10 +276,10 @@ class Machine(Generic[T, E]):
 
     state: State[T, E]
 
-    @staticmethod
-    def at_start(table: Table[T2, E2]) -> Machine[T2, E2]:
+    @classmethod
+    def at_start(cls, table: Table[T, E]) -> Machine[T, E]:
         """Return a machine in the initial state of a table."""
-        return Machine(table.states[table.initial])
+        return cls(table.states[table.initial])
 
     def fire(self, trigger: T) -> tuple[E, ...]:
         """Fire an edge: enter the next state, and return the effects in order for the caller to carry out.
