@@ -108,7 +108,7 @@ def try_out(wheel: Path, unpacked: Path, folder: Path, *, quick: bool) -> None:
     venv.create(folder, with_pip=True)
     python, interlock = folder / "bin" / "python", folder / "bin" / "interlock"
     install = python, "-m", "pip", "install", "--quiet"
-    recording = unpacked / "recordings" / "web-search.jsonl"
+    recording = unpacked / "examples" / "recordings" / "web-search.jsonl"
     program = "from interlock import Start, driver_for; driver_for({}).feed([Start()])"
     run("the wheel alone: import", *install, wheel)
     run("the wheel alone: interlock --version", interlock, "--version", cwd=folder)

@@ -21,7 +21,7 @@ import tested
 from attrs import evolve, fields
 from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
-from streams import RECORDINGS, body_of, driven, of_item, of_response, recorded, shortened, shortened_json
+from streams import body_of, driven, of_item, of_response, recorded, shortened, shortened_json
 from subjects import subject_of
 
 from interlock.diagram import Graph, NodeRole, to_svg
@@ -40,7 +40,6 @@ from interlock.parsers.families.family import ReasoningSyntax
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving import settings
 from interlock.serving.cli.machines import process_graphs, stream_graphs
-from interlock.serving.engines.recordings import read
 from interlock.serving.engines.script import script_schema
 from interlock.serving.engines.upstream import connection_table as upstream_connection
 from interlock.serving.engines.vllm.plugin import FIELDS as PLUGIN_FIELDS
@@ -57,7 +56,9 @@ from interlock.serving.tools import container_table as container
 
 ROOT = Path(__file__).parents[2]
 
+WRITTEN = "../../tests/support/corpus_streams/recordings.py"
 sys.path.append(str(ROOT / "tests" / "support"))
+from corpus_streams.recordings import RECORDINGS  # noqa: E402 - the path comes first
 from recovery.recordings import rows as malformed_cases  # noqa: E402 - the path comes first
 
 DOCS = ROOT / "docs"
@@ -325,7 +326,7 @@ def _deviations(deviations: Iterable[Deviation]) -> Iterator[str]:
 
 def _examples(name: str) -> Iterator[str]:
     for recording in subject_of(name).recordings:
-        link = f"`interlock replay` [recordings/{recording}.jsonl](../../recordings/{recording}.jsonl)"
+        link = f"the [recording]({WRITTEN}) `{recording}`"
         events = recorded(recording)
         if name == "response":
             yield f"The response's own events of {link}, with items by id and without the settings:"
@@ -354,11 +355,11 @@ def _walked(name: str) -> Iterator[str]:
 def _framed() -> Iterator[str]:
     """Show what the framing makes of a recording: what the model wrote, and the deltas of it."""
     (name,) = subject_of("harmony").recordings
-    recording = read(RECORDINGS / f"{name}.jsonl")
+    recording = RECORDINGS[name]
     outputs = [output for turn in recording.turns for output in turn.outputs]
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
     tokens = [token for output in outputs for token in output.chunk.token_ids]
-    yield f"In [{name}](../../recordings/{name}.jsonl) the model writes (one line for each header and each content):"
+    yield f"In the [recording]({WRITTEN}) `{name}`, the model writes (one line for each header and each content):"
     written = re.sub(r"(<\|(?:start|message|end|call)\|>)", r"\n\1", encoding.decode(tokens)).strip()
     yield f"```text\n{written}\n```"
     yield "The parser turns this into these deltas:"

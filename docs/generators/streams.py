@@ -6,6 +6,7 @@ It knows what a page leaves out, and nothing of what an event means.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,9 +20,10 @@ from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm.deltas import Delta, Finish
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.ids import SequentialIds
-from interlock.serving.engines.recordings import read, replay_events
+from interlock.serving.engines.recordings import replay_events
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
+from corpus_streams.recordings import RECORDINGS
 
 WIDTH = 96  # of a line, in characters
 LINES = 4  # of an event
@@ -36,7 +38,7 @@ def recorded(name: str) -> list[StreamEvent]:
     Args:
         name: Of the recording, without its ending.
     """
-    return list(replay_events(read(RECORDINGS / f"{name}.jsonl")))
+    return list(replay_events(RECORDINGS[name]))
 
 
 def driven(deltas: Sequence[Delta]) -> list[StreamEvent]:

@@ -28,7 +28,7 @@ from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "viewer"
-SEARCH = ROOT / "recordings" / "web-search.jsonl"
+SEARCH = ROOT / "examples" / "recordings" / "web-search.jsonl"
 ASK = {"model": "interlock-embedded", "input": "Tell me what an interlocking is, and why it is called so", "stream": True}
 
 DESK = (1280, 800)

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "corpus"
-SEARCH = ROOT / "recordings" / "web-search.jsonl"
+SEARCH = ROOT / "examples" / "recordings" / "web-search.jsonl"
 BROKEN = CORPUS / "broken" / "R8-text-not-done.sse"
 AXE = (ROOT / "viewer" / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 

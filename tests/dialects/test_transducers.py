@@ -20,7 +20,7 @@ from interlock.judges.chat import check_chat
 from interlock.judges.messages import check_messages
 from interlock.serving.engines.recordings import read, rechunk, replay_events, replay_steps
 
-RECORDINGS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "recordings").rglob("*.jsonl"))}
+RECORDINGS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "corpus" / "recordings").glob("*.jsonl"))}
 
 
 USAGE = deltas.Usage(input_tokens=9, cached_tokens=4, output_tokens=3, reasoning_tokens=2)

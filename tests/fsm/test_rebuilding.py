@@ -35,7 +35,7 @@ from interlock.testing.legality import findings
 from interlock.testing.legality import frames as written
 from interlock.testing.strategies import legal_streams
 
-RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.jsonl"))
+RECORDINGS = sorted((Path(__file__).parents[1] / "corpus" / "recordings").glob("*.jsonl"))
 LOST = Fault("server_error", "The server that made the response was lost.")
 
 

@@ -11,7 +11,7 @@ from anthropic.types.beta import BetaRawContentBlockDeltaEvent, BetaRawContentBl
 from interlock.judges import DEVIATIONS, DIALECT_JUDGES, AnyJudge
 from interlock.judges.messages import BLOCK_DELTAS, BLOCKS
 
-FOLDER = Path(__file__).parents[1] / "corpus" / "observed"
+FOLDER = Path(__file__).parents[1] / "corpus"
 STREAMS = {
     f"{api}-{name}": (api, stream["events"], stream["findings"])
     for api in ("messages", "chat")

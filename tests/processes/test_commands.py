@@ -14,8 +14,8 @@ import httpx
 from live.wire import bodies
 
 ROOT = Path(__file__).parents[2]
-TEXT = ROOT / "recordings" / "text.jsonl"
-LONG = ROOT / "recordings" / "logprobs.jsonl"
+TEXT = ROOT / "tests" / "corpus" / "recordings" / "text.jsonl"
+LONG = ROOT / "tests" / "corpus" / "recordings" / "logprobs.jsonl"
 INTERLOCK = [sys.executable, "-m", "interlock"]
 SECONDS = 120
 STREAM = {"model": "interlock-embedded", "input": "Say something long about the rivers of Europe", "stream": True}

@@ -25,7 +25,7 @@ COMMANDS = {
     f"check {STREAM}": SLOW,
     "serve --help": SLOW | {"rich"},
     "diagram message": SLOW | {"rich"},
-    f"replay {ROOT / 'recordings' / 'vllm-calls.jsonl'}": SLOW | {"rich"},
+    f"replay {ROOT / 'tests' / 'corpus' / 'recordings' / 'vllm-calls.jsonl'}": SLOW | {"rich"},
 }
 """Commands, each with the packages that it must not import."""
 

@@ -16,7 +16,7 @@ from interlock.serving.requests.messages_request import MessagesRequest
 ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = {**stream_graphs(), **process_graphs()}
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "recordings" / "README.md", *DOCS.rglob("*.md")]
+PAGES = [ROOT / "README.md", *DOCS.rglob("*.md")]
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ class Seeded(random.Random):
 
 ROOT = Path(__file__).parents[2]
 STREAMS = sorted((ROOT / "tests" / "corpus").glob("*/*.sse"))
-RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl"))
+RECORDINGS = sorted((ROOT / "tests" / "corpus" / "recordings").glob("*.jsonl"))
 MUTANTS = int(os.environ.get("INTERLOCK_FUZZ_MUTANTS", "600"))
 SEEDS = 10
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))

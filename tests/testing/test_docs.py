@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from corpus_streams.make_corpus import corpus
+from corpus_streams.make_corpus import corpus, recorded
 
 from interlock.serving.cli.commands import app
 
@@ -36,7 +36,7 @@ def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
 
 
 def test_the_example_streams_are_those_of_the_corpus():
-    streams = {path.name: data for path, data in corpus().items()}
-    examples = [*(ROOT / "examples" / "streams").iterdir()]
-    assert len(examples) == 5
+    streams = {path.name: data for path, data in {**corpus(), **recorded()}.items()}
+    examples = [*(ROOT / "examples" / "streams").iterdir(), *(ROOT / "examples" / "recordings").iterdir()]
+    assert len(examples) == 10
     assert [path.name for path in examples if path.read_bytes() != streams[path.name]] == []

@@ -16,8 +16,8 @@ _COMMANDS = {
     "--help": ("--help",),
     "check": ("check", f"{_ROOT / 'examples' / 'streams' / 'message.sse'}"),
     "diagram": ("diagram", "message"),
-    "replay of text": ("replay", f"{_ROOT / 'recordings' / 'text.jsonl'}"),
-    "replay of harmony": ("replay", f"{_ROOT / 'recordings' / 'answer.jsonl'}"),
+    "replay of text": ("replay", f"{_ROOT / 'examples' / 'recordings' / 'text.jsonl'}"),
+    "replay of harmony": ("replay", f"{_ROOT / 'examples' / 'recordings' / 'answer.jsonl'}"),
 }
 _MILLISECONDS = 1_000  # in a second
 

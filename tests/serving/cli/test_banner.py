@@ -51,12 +51,11 @@ def test_the_banner_of_an_engine() -> None:
 
 
 def test_the_banner_of_a_script_as_json() -> None:
-    with serve_command("--script", "recordings/text.jsonl", "--log-format", "json") as command:
+    script = "examples/recordings/text.jsonl"
+    with serve_command("--script", script, "--log-format", "json") as command:
         pass
     (line,) = map(json.loads, command.lines)
-    details = (
-        "engine: script recordings/text.jsonl; store: memory:; tools: code_interpreter, web_search, container; API keys: none"
-    )
+    details = f"engine: script {script}; store: memory:; tools: code_interpreter, web_search, container; API keys: none"
     assert line.pop("time")
     message = f"Serving interlock-script at {command.url}/v1; {details}"
     assert line == {"level": "info", "logger": "interlock.serving.cli.serve", "message": message}

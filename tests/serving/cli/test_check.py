@@ -368,7 +368,7 @@ def test_a_header_has_a_colon() -> None:
 
 
 def test_of_a_recording_the_stream_is_judged_that_replay_writes(tmp_path) -> None:
-    recording = CORPUS.parents[1] / "recordings" / "text.jsonl"
+    recording = CORPUS / "recordings" / "text.jsonl"
     replayed = run("-", stdin=CliRunner().invoke(app, ["replay", str(recording)]).stdout_bytes)
     assert (run(recording).stdout, replayed.exit_code) == (replayed.stdout.replace("standard input", str(recording)), 0)
     packed, malformed = tmp_path / "r.jsonl.gz", tmp_path / "r.jsonl"

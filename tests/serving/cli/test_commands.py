@@ -27,7 +27,7 @@ from interlock.serving.engines.recordings import read, replay_frames, replay_res
 from interlock.serving.http import server
 from interlock.serving.settings import Settings, SettingsError
 
-RECORDINGS = Path(__file__).parents[3] / "recordings"
+RECORDINGS = Path(__file__).parents[2] / "corpus" / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
 TEXT = RECORDINGS / "text.jsonl"
 

@@ -15,7 +15,7 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.serving.tools.tool_runner import ScriptedTools
 
-ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[3] / "recordings").glob("*.jsonl"))}
+ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[2] / "corpus" / "recordings").glob("*.jsonl"))}
 LEAST = 16
 RECORDINGS = {name: recording for name, recording in ALL.items() if recording.request.get("max_output_tokens", LEAST) >= LEAST}
 """All of them but those that no client could have asked for: the API takes no smaller limit of tokens."""

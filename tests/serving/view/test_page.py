@@ -67,7 +67,7 @@ def test_a_standalone_page_runs_only_its_own_script() -> None:
 
 
 def test_the_same_stream_gives_the_same_page(tmp_path) -> None:
-    recording = ROOT / "recordings" / "answer.jsonl"
+    recording = ROOT / "examples" / "recordings" / "answer.jsonl"
     for name in ("one.html", "other.html"):
         assert view(recording, "--html", tmp_path / name).exit_code == 0
     assert (tmp_path / "one.html").read_bytes() == (tmp_path / "other.html").read_bytes()

@@ -11,7 +11,7 @@ from interlock.serving.view.trace import Trace, encode_lines
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT / "tests" / "corpus"
-RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl"))
+RECORDINGS = sorted((CORPUS / "recordings").glob("*.jsonl"))
 
 
 def lines(path):

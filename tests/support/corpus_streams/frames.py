@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from corpus_streams.legal import Body
 
 
+DONE = b"data: [DONE]\n\n"
+
+
 def framed(bodies: list[Body]) -> bytes:
     """Write a whole stream as server-sent events, with the end marker."""
     frames = [f"event: {body.get('type')}\ndata: {json.dumps(body, ensure_ascii=False)}\n\n" for body in bodies]
-    return "".join([*frames, "data: [DONE]\n\n"]).encode()
+    return "".join(frames).encode() + DONE

@@ -3,7 +3,7 @@
 A skeleton keeps the names of events and fields, types, and the values of `type`, `status`, `role`, `phase` and indices; texts,
 ids and numbers are gone (`"<text>"`), and runs of equal events are folded (`times`). Run it in
 tests/support with the folder of the skeletons: `python -m corpus_streams.rebuild FOLDER`. It writes
-`tests/corpus/observed/`, which is kept; nothing of the code under test has a hand in it.
+`tests/corpus/responses.json`, which is kept; nothing of the code under test has a hand in it.
 """
 
 from __future__ import annotations
@@ -271,18 +271,18 @@ def logprob(token: str) -> dict[str, Any]:
     return {"token": token, "logprob": -0.25, "bytes": list(token.encode()), "top_logprobs": []}
 
 
-def rebuilt(path: Path) -> bytes:
-    """Give the stream, or the streams one after another, of a skeleton; like all that were seen, without an end marker."""
+def rebuilt(path: Path) -> str:
+    """Write the stream, or the streams one after another, of a skeleton as a member of an object."""
     rebuilding = Rebuilding(path.stem)
     bodies = [body for line in path.read_text().splitlines() for body in rebuilding.event(json.loads(line))]
-    frames = (f"event: {body['type']}\ndata: {json.dumps(body, ensure_ascii=False)}\n\n" for body in bodies)
-    return "".join(frames).encode()
+    lines = ",\n".join(f"  {json.dumps(body, ensure_ascii=False)}" for body in bodies)
+    return f"{json.dumps(path.stem)}: [\n{lines}\n]"
 
 
 def main() -> None:
     """Write every stream."""
-    for path in sorted(Path(sys.argv[1]).glob("*.jsonl")):
-        (CORPUS / "observed" / f"{path.stem}.sse").write_bytes(rebuilt(path))
+    streams = ",\n".join(rebuilt(path) for path in sorted(Path(sys.argv[1]).glob("*.jsonl")))
+    (CORPUS / "responses.json").write_text(f"{{\n{streams}\n}}\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -96,8 +96,8 @@ def run() -> None:
 
 @click.command(
     epilog=examples(
-        "interlock replay recordings/web-search.jsonl",
-        "interlock replay recordings/answer.jsonl --chunk 1 | interlock check -",
+        "interlock replay examples/recordings/web-search.jsonl",
+        "interlock replay examples/recordings/answer.jsonl --chunk 1 | interlock check -",
     )
 )
 @click.argument("file", type=FILE, metavar="FILE|-")

@@ -54,7 +54,7 @@ def _pause_collector() -> Generator[None]:
 @click.command(
     epilog=examples(
         "interlock serve --port 8001 --rate 30",
-        "interlock serve --script recordings/mcp-call.jsonl",
+        "interlock serve --script examples/recordings/mcp-call.jsonl",
         "interlock serve --engine vllm openai/gpt-oss-20b",
         "interlock serve --upstream http://127.0.0.1:11434",
     )

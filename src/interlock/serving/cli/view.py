@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog=examples(
-        "interlock view recordings/web-search.jsonl",
+        "interlock view examples/recordings/web-search.jsonl",
         "interlock view stream.sse --html out.html",
         "interlock view http://127.0.0.1:8000/v1/responses --body request.json",
     )

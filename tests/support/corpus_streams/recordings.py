@@ -1,19 +1,15 @@
-"""Write the recordings beside this file, and the table that lists them; the same bytes every time.
-
-    python recordings/make.py [FOLDER]
+"""What an engine yielded for one request, as recordings: the same bytes every time.
 
 The harmony recordings hold real tokens: what is written below as text is encoded by `openai_harmony`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
 from interlock.fsm.deltas import FinishReason
@@ -21,7 +17,7 @@ from interlock.parsers import Chunk, Tagged
 from interlock.parsers.families import DEFAULT_REASONING
 from interlock.parsers.families import reference_encoders as writing
 from interlock.serving.engines.engine import EngineOutput
-from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, write
+from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -73,35 +69,27 @@ class ModelTurn:
     missing: int = 0
 
 
-@frozen
-class Entry:
-    """A recording with its sentence in the table of recordings."""
-
-    about: str
-    recording: Recording = field(repr=False)
-
-
 def request(text: str, *tools: object, **settings: object) -> JsonObject:
     """Give the body of a request with one user message."""
     body: JsonObject = {"model": "gpt-oss-20b", "input": text, "stream": True, **settings}
     return {**body, "tools": list(tools)} if tools else body
 
 
-def harmony(about: str, body: JsonObject, *turns: ModelTurn) -> Entry:
+def harmony(body: JsonObject, *turns: ModelTurn) -> Recording:
     """Record turns that are written as harmony's text, control tokens included."""
-    return Entry(about, Recording("harmony", body, tuple(_harmony_turn(turn) for turn in turns)))
+    return Recording("harmony", body, tuple(_harmony_turn(turn) for turn in turns))
 
 
-def text(about: str, body: JsonObject, *turns: ModelTurn) -> Entry:
+def text(body: JsonObject, *turns: ModelTurn) -> Recording:
     """Record turns of plain text, in chunks of tokens where they have log probabilities, else of characters."""
-    return Entry(about, Recording("text", body, tuple(_text_turn(turn) for turn in turns)))
+    return Recording("text", body, tuple(_text_turn(turn) for turn in turns))
 
 
-def vllm(about: str, body: JsonObject, *deltas: JsonObject, reason: FinishReason = "stop") -> Entry:
+def vllm(body: JsonObject, *deltas: JsonObject, reason: FinishReason = "stop") -> Recording:
     """Record one turn of the deltas of a vLLM parser, one chunk for each."""
     chunks = [Chunk(token_ids=(place,), delta=delta) for place, delta in enumerate(deltas)]
     recorded = _turn(chunks, ModelTurn("", reason=reason))
-    return Entry(about, Recording("vllm", body, (recorded,)))
+    return Recording("vllm", body, (recorded,))
 
 
 def _harmony_turn(turn: ModelTurn) -> RecordedTurn:
@@ -145,11 +133,10 @@ def _logprob(token: int) -> JsonObject:
     return {"token": piece, "bytes": list(piece.encode()), "logprob": -(token % 64) / 64}
 
 
-def tagged(name: str, body: JsonObject, *items: writing.WrittenItem) -> Entry:
+def tagged(name: str, body: JsonObject, *items: writing.WrittenItem) -> Recording:
     """Record one turn in the format of a family of models."""
     text = writing.encode(items, name, DEFAULT_REASONING[name], thinking=False)
-    about = f"The same turn of reasoning, text and two calls as the models of `{name}` write it."
-    return Entry(about, Recording(Tagged(name, DEFAULT_REASONING[name]), body, (_text_turn(ModelTurn(text)),)))
+    return Recording(Tagged(name, DEFAULT_REASONING[name]), body, (_text_turn(ModelTurn(text)),))
 
 
 FAMILIES = (
@@ -158,17 +145,17 @@ FAMILIES = (
 )
 """A family for each way of writing a call."""
 
-ENTRIES = {
+RECORDINGS = {
+    # Reasoning, then an answer; characters of several tokens, one token at a time.
     "answer": harmony(
-        "Reasoning, then an answer; characters of several tokens, one token at a time.",
         request("Greet the astronaut in German and Chinese."),
         ModelTurn(
             f"{ANALYSIS}Grüße, 你好, 👩🏽‍🚀.<|end|>{NEXT_FINAL}Schöne Grüße, 👩🏽‍🚀! 你好，宇航员。<|return|>",
             sizes=(1,),
         ),
     ),
+    # Reasoning, a preamble (a message of phase `commentary`), a function call.
     "preamble-and-function-call": harmony(
-        "Reasoning, a preamble (a message of phase `commentary`), a function call.",
         request("What is the weather in Berlin?", WEATHER),
         ModelTurn(
             f"{ANALYSIS}I need the weather.<|end|>"
@@ -176,29 +163,29 @@ ENTRIES = {
             f'{NEXT}{CALL.format("to=functions.get_weather")}{{"city": "Berlin"}}<|call|>'
         ),
     ),
+    # Two function calls in one turn, the second with its recipient before the channel.
     "two-calls": harmony(
-        "Two function calls in one turn, the second with its recipient before the channel.",
         request("Berlin and Zürich?", WEATHER),
         ModelTurn(
             f'{CALL.format("to=functions.get_weather")}{{"city": "Berlin"}}<|call|>'
             f'{NEXT} to=functions.get_weather<|channel|>commentary json<|message|>{{"city": "Zürich"}}<|call|>'
         ),
     ),
+    # A function call without a single argument token is still a whole item (R18).
     "function-call-without-arguments": harmony(
-        "A function call without a single argument token is still a whole item (R18).",
         request("What time is it?", CLOCK),
         ModelTurn(f"{CALL.format('to=functions.now')}<|call|>"),
     ),
+    # A call of a custom tool, whose input is text of its own format.
     "custom-tool-call": harmony(
-        "A call of a custom tool, whose input is text of its own format.",
         request("Fix the typo.", PATCH),
         ModelTurn(
             f"{ANALYSIS}A one-line patch.<|end|>{NEXT}<|channel|>commentary to=functions.apply_patch<|message|>"
             "*** Begin Patch\n-Helo\n+Hello\n*** End Patch<|call|>"
         ),
     ),
+    # A call of an MCP server's tool with its result, then the answer.
     "mcp-call": harmony(
-        "A call of an MCP server's tool with its result, then the answer.",
         request("How do I install it?", DOCS),
         ModelTurn(
             f'{ANALYSIS}The docs know.<|end|>{NEXT}{CALL.format("to=docs.lookup")}{{"query": "install"}}<|call|>',
@@ -206,8 +193,8 @@ ENTRIES = {
         ),
         ModelTurn(f"{FINAL}Run `pip install interlock`.<|return|>"),
     ),
+    # The same with a tool that fails; the answer follows all the same.
     "mcp-call-that-fails": harmony(
-        "The same with a tool that fails; the answer follows all the same.",
         request("How do I install it?", DOCS),
         ModelTurn(
             f'{CALL.format("to=docs.lookup")}{{"query": "install"}}<|call|>',
@@ -215,8 +202,8 @@ ENTRIES = {
         ),
         ModelTurn(f"{FINAL}I could not reach the docs.<|return|>"),
     ),
+    # Python code, its output, the answer.
     "code-interpreter": harmony(
-        "Python code, its output, the answer.",
         request("What is 2 to the 64th?", PYTHON),
         ModelTurn(
             f"{ANALYSIS}I compute it.<|end|>{NEXT}<|channel|>analysis to=python code<|message|>print(2**64)<|call|>",
@@ -224,8 +211,8 @@ ENTRIES = {
         ),
         ModelTurn(f"{FINAL}2 to the 64th is 18446744073709551616.<|return|>"),
     ),
+    # The same with code that could not be run.
     "code-interpreter-that-fails": harmony(
-        "The same with code that could not be run.",
         request("What is 2 to the 64th?", PYTHON),
         ModelTurn(
             "<|channel|>analysis to=python code<|message|>print(2**64)<|call|>",
@@ -233,8 +220,8 @@ ENTRIES = {
         ),
         ModelTurn(f"{FINAL}I could not run it.<|return|>"),
     ),
+    # A search, a page opened, a pattern found in it, one turn each; then the answer.
     "web-search": harmony(
-        "A search, a page opened, a pattern found in it, one turn each; then the answer.",
         request("Who wrote h11?", WEB),
         ModelTurn(
             f'{ANALYSIS}Search.<|end|>{NEXT}{CALL.format("to=browser.search")}{{"query": "h11 author"}}<|call|>',
@@ -244,64 +231,64 @@ ENTRIES = {
         ModelTurn(f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>', [ToolResult("L1: written by …")]),
         ModelTurn(f"{FINAL}Its page names the author.<|return|>"),
     ),
+    # A search that failed; the answer follows all the same.
     "web-search-that-fails": harmony(
-        "A search that failed; the answer follows all the same.",
         request("Who wrote h11?", WEB),
         ModelTurn(f'{CALL.format("to=browser.search")}{{"query": "h11"}}<|call|>', [ToolResult(error="no network")]),
         ModelTurn(f"{FINAL}I could not search.<|return|>"),
     ),
+    # The token budget ends inside the reasoning (R12).
     "cut-in-reasoning": harmony(
-        "The token budget ends inside the reasoning (R12).",
         request("Think hard.", max_output_tokens=7),
         ModelTurn(f"{ANALYSIS}First I think of", reason="length"),
     ),
+    # The token budget ends inside a character of the answer (R9, R12).
     "cut-in-message": harmony(
-        "The token budget ends inside a character of the answer (R9, R12).",
         request("Greet the astronaut.", max_output_tokens=15),
         ModelTurn(f"{ANALYSIS}Wave.<|end|>{NEXT_FINAL}Hello 👩🏽", reason="length", missing=1),
     ),
+    # The token budget ends inside a call's arguments.
     "cut-in-arguments": harmony(
-        "The token budget ends inside a call's arguments.",
         request("What is the weather in Berlin?", WEATHER),
         ModelTurn(f'{CALL.format("to=functions.get_weather")}{{"city": "Ber', reason="length"),
     ),
+    # The token budget ends inside the header of a message, of which nothing was said yet.
     "cut-in-header": harmony(
-        "The token budget ends inside the header of a message, of which nothing was said yet.",
         request("What is the weather in Berlin?", WEATHER),
         ModelTurn(f"{ANALYSIS}Call it.<|end|>{NEXT}<|channel|>commentary to=functions.get", reason="length"),
     ),
+    # The token budget ends inside the code: it is never run.
     "cut-in-code": harmony(
-        "The token budget ends inside the code: it is never run.",
         request("What is 2 to the 64th?", PYTHON),
         ModelTurn("<|channel|>analysis to=python code<|message|>print(2**", reason="length"),
     ),
+    # The engine fails in the middle of the answer (R4).
     "engine-error": harmony(
-        "The engine fails in the middle of the answer (R4).",
         request("Hello?"),
         ModelTurn(f"{FINAL}Hello, how are", reason="error"),
     ),
+    # The engine gives the request up: the response is cancelled (R3).
     "engine-abort": harmony(
-        "The engine gives the request up: the response is cancelled (R3).",
         request("Hello?"),
         ModelTurn(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello, how", reason="abort"),
     ),
+    # Log probabilities with one alternative for each token of the answer (R15).
     "logprobs": harmony(
-        "Log probabilities with one alternative for each token of the answer (R15).",
         request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),
         ModelTurn(f"{ANALYSIS}Greet.<|end|>{NEXT_FINAL}Hello there, how are you?<|return|>", logprobs=True),
     ),
+    # Plain text, which is an answer from its first character to its last.
     "text": text(
-        "Plain text, which is an answer from its first character to its last.",
         request("Hello?"),
         ModelTurn("\n\nHello there.\n\nHow are you, 👩🏽‍🚀?"),
     ),
+    # Plain text with log probabilities.
     "text-logprobs": text(
-        "Plain text with log probabilities.",
         request("Hello?", include=["message.output_text.logprobs"], top_logprobs=2),
         ModelTurn("Hello there, how are you?", logprobs=True),
     ),
+    # The deltas of a reasoning and tool parser of vLLM: reasoning, white space that is no message, two calls.
     "vllm-calls": vllm(
-        "The deltas of a reasoning and tool parser of vLLM: reasoning, white space that is no message, two calls.",
         request("Berlin and Paris?", WEATHER),
         {"reasoning": "The user wants "},
         {"reasoning": "the weather.\n"},
@@ -320,8 +307,8 @@ ENTRIES = {
             ]
         },
     ),
+    # The same kind of deltas with an answer, its beginning in one delta with the end of the reasoning; cut.
     "vllm-answer": vllm(
-        "The same kind of deltas with an answer, its beginning in one delta with the end of the reasoning; cut.",
         request("Hello?", max_output_tokens=4),
         {"role": "assistant", "reasoning": "Greet"},
         {"reasoning": ".", "content": "Hel"},
@@ -329,6 +316,7 @@ ENTRIES = {
         {"content": "👩🏽‍🚀"},
         reason="length",
     ),
+    # The same turn of reasoning, text and two calls as the models of each family write it.
     **{
         f"family-{name.replace('_', '-')}": tagged(
             name,
@@ -341,27 +329,3 @@ ENTRIES = {
         for name in FAMILIES
     },
 }
-
-README = """\
-# Recordings
-
-What an engine yielded for one request, as JSON lines: `interlock replay recordings/answer.jsonl` writes the stream
-that a client would have seen. `interlock.serving.engines.recordings` describes the format. `make.py` writes these files and
-this table; each is replayed by the tests, in chunks of 1, 2, 7 and 1000 tokens.
-
-| recording | format | what it shows |
-|---|---|---|
-"""
-
-
-def main(folder: Path) -> None:
-    """Write the recordings and the table into a folder."""
-    rows: list[str] = []
-    for name, entry in ENTRIES.items():
-        (folder / f"{name}.jsonl").write_text("".join(write(entry.recording)))
-        rows.append(f"| [{name}]({name}.jsonl) | {entry.recording.format} | {entry.about} |\n")
-    (folder / "README.md").write_text(README + "".join(rows))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).parent)
