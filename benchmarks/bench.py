@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 from speed.outputs import HAS_VLLM
 from speed.report import Result, machine, table
-from speed.rows import every_row
-from speed.size import FULL
+from speed.rows import FULL, every_row
 from speed.timing import take_turns
 
 LATEST = Path(__file__).parent / "out" / "latest.json"

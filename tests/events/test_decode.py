@@ -1,13 +1,24 @@
+"""None"""
+
+import json
 import re
 from itertools import pairwise
+from types import MappingProxyType
 
 import pytest
 from corpus_streams.frames import framed
 from corpus_streams.legal import LEGAL
+from each import each
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from interlock.events.decode import SseDecoder, SseMessage
+from interlock.events.dialects import OPEN_RESPONSES
+from interlock.events.json import as_json, clean, dumps, loads
+from interlock.events.parts import OutputText, ReasoningText
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter
+from interlock.events.stream import PROGRESS, ErrorEvent, PartAdded, ReasoningDelta, TextDelta
 
 
 def decoded(*pieces, **options):
@@ -161,3 +172,160 @@ def test_empty_lines_between_messages_are_skipped_in_one_step_and_counted(monkey
     assert [*decoder.feed(b"event: a\ndata: 1\n\n" + end * 5), *decoder.feed(end * 5)] == [SseMessage("a", "1")]
     (message,) = decoder.feed(b"event: b\ndata: 2\n\n")
     assert (message, message.line, ended) == (SseMessage("b", "2"), 14, [])
+
+
+# Any text can be written: JSON that never fails
+
+
+TEXT = st.text(st.characters())
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def cleaned(value):
+    match value:
+        case str():
+            return clean(value)
+        case list():
+            return [cleaned(entry) for entry in value]
+        case dict():
+            return {clean(name): cleaned(entry) for name, entry in value.items()}
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("abc", "abc"), ("é", "é"), ("a\ud800é\udfff", "a\ufffdé\ufffd"), ("\U0001f600", "\U0001f600")]
+)
+def test_lone_surrogates_are_replaced_one_by_one(text, written):
+    assert clean(text) == written
+
+
+@given(TEXT)
+def test_clean_text_can_be_encoded(text):
+    assert len(clean(text).encode().decode()) == len(text)
+
+
+@given(VALUES)
+def test_every_written_value_can_be_read(value):
+    data = dumps(value)
+    assert json.loads(data) == cleaned(value)
+    assert b"\n" not in data
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        (float("nan"), b"null"),
+        ([float("inf"), "\ud800"], '[null,"\ufffd"]'.encode()),
+        (2**70, b"1180591620717411303424"),
+        ({"a": MappingProxyType({"b": (1, 2.5)})}, b'{"a":{"b":[1,2.5]}}'),
+        ({"\ud800": None, "t": True}, '{"\ufffd":null,"t":true}'.encode()),
+    ],
+)
+def test_values_that_json_cannot_hold_are_written_legally(value, data):
+    assert dumps(value) == data
+
+
+def test_an_object_that_is_not_json_raises():
+    with pytest.raises(TypeError, match=r"^object cannot be written as JSON$"):
+        dumps({"a": object()})
+
+
+@given(VALUES)
+def test_a_value_as_json_is_what_is_written(value):
+    assert as_json(value) == cleaned(value)
+
+
+def test_a_struct_is_written_by_its_type():
+    assert as_json(OutputText(text="a\ud800")) == {"type": "output_text", "text": "a\ufffd", "annotations": [], "logprobs": []}
+
+
+def test_nesting_of_any_depth_is_written():
+    deep = loads("[" * 400 + "]" * 400)
+    assert as_json(deep) == deep
+
+
+# Events as frames and as objects
+
+
+IN_PROGRESS = PROGRESS["code_interpreter_call.in_progress"]("ci_1", 0, sequence_number=3)
+
+
+def data_of(frame):
+    return json.loads(frame.partition(b"\ndata: ")[2])
+
+
+def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
+    assert SseWriter().write(IN_PROGRESS) == (
+        b"event: response.code_interpreter_call.in_progress\n"
+        b'data: {"type":"response.code_interpreter_call.in_progress","item_id":"ci_1","output_index":0,"sequence_number":3}\n\n'
+    )
+
+
+@each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
+@each(
+    ("text", "written"), [("a", "a"), ('"\n\r\\', '"\n\r\\'), ("%d %b", "%d %b"), ("é\u2028", "é\u2028"), ("a\ud800", "a\ufffd")]
+)
+def test_any_text_is_one_line_of_data(writer, text, written):
+    frame = writer.write(TextDelta("msg_1", 0, 0, text, sequence_number=4))
+    assert frame.count(b"\n") == 3
+    assert data_of(frame) == {
+        "type": "response.output_text.delta",
+        "item_id": "msg_1",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": written,
+        "logprobs": [],
+        "sequence_number": 4,
+    }
+
+
+def test_the_other_dialect_has_another_name_for_reasoning():
+    assert SseWriter(OPEN_RESPONSES).write(ReasoningDelta("rs_1", 0, 0, "é", sequence_number=1)) == (
+        b"event: response.reasoning.delta\n"
+        b'data: {"type":"response.reasoning.delta","item_id":"rs_1","output_index":0,"content_index":0,'
+        b'"delta":"\xc3\xa9","sequence_number":1}\n\n'
+    )
+
+
+def test_the_other_dialect_nests_the_fields_of_an_error():
+    error = ErrorEvent(code="server_error", message="It broke.", sequence_number=2)
+    assert data_of(SseWriter(OPEN_RESPONSES).write(error)) == {
+        "type": "error",
+        "sequence_number": 2,
+        "error": {"type": "server_error", "code": "server_error", "message": "It broke.", "param": None},
+    }
+
+
+@each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES), EventWriter()])
+@each(
+    "event",
+    [TextDelta('msg_"delta":""', 0, 1, "first", []), ReasoningDelta("rs_1", 0, 1, '"delta":""')],
+    ids=["text", "reasoning"],
+)
+@each("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
+def test_a_repeated_event_equals_a_written_one(writer, event, text):
+    again = writer.repeat(event)(text, 41)
+    assert again == writer.write(replace(event, delta=text, sequence_number=41))
+    assert event.sequence_number == 0
+
+
+def test_a_writer_of_objects_returns_the_event():
+    event = PartAdded("rs_1", 0, 0, ReasoningText(text=""), sequence_number=3)
+    assert EventWriter().write(event) is event
+    assert as_json(event) == {
+        "type": "response.content_part.added",
+        "item_id": "rs_1",
+        "output_index": 0,
+        "content_index": 0,
+        "part": {"type": "reasoning_text", "text": ""},
+        "sequence_number": 3,
+    }
+
+
+def test_the_stream_has_its_media_type_and_its_end():
+    assert (CONTENT_TYPE, DONE_FRAME) == ("text/event-stream", b"data: [DONE]\n\n")

@@ -1,10 +1,23 @@
+"""None"""
+
+import json
 import re
+from pathlib import Path
 
 import attrs
 import pytest
+from each import each
+from fuzzing.properties import PROPERTIES
+from fuzzing.scenarios import SCENARIOS, from_json, to_json
+from hypothesis import HealthCheck, given, settings
 
 from interlock import Finish, driver_for
+from interlock.events.stream import EVENTS, Keepalive, ResponseEvent
+from interlock.fsm import emissions
 from interlock.fsm.deltas import Annotate, Close, EndOutput, EndTurn, Fail, Open, Progress, Run, Succeed, Usage
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.lifecycle import Emission
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 
 
 def test_usages_add_up_field_by_field():
@@ -84,3 +97,71 @@ def test_fields_of_another_kind_of_item_change_nothing():
     )
     assert [b"stdout" in event for event in events] == [False] * len(events)
     assert driver.status == "completed"
+
+
+def test_each_prefix_is_counted_from_one():
+    ids = SequentialIds()
+    assert [ids(prefix) for prefix in ("msg", "rs", "msg")] == ["msg_1", "rs_1", "msg_2"]
+
+
+def test_every_source_of_ids_counts_from_one():
+    assert [SequentialIds()("msg"), SequentialIds()("msg")] == ["msg_1", "msg_1"]
+
+
+# Emissions, which make the events of a lifecycle's edges
+
+
+BOUND = {name: value for name, value in vars(emissions).items() if isinstance(value, Emission)}
+EMITTED = {
+    emission.name for lifecycle in (RESPONSE, *LIFECYCLES.values()) for edge in lifecycle.edges for emission in edge.effects
+}
+
+
+@each("name", BOUND)
+def test_every_emission_is_part_of_some_lifecycle(name):
+    assert BOUND[name].name in EMITTED
+
+
+def test_every_event_type_is_emitted_by_some_lifecycle():
+    never = {name for name in EVENTS if name not in EMITTED}
+    assert never == {"error"}
+
+
+def test_an_edge_is_labelled_by_wire_names():
+    assert [emission.name for emission in LIFECYCLES["message"].edges[2].effects] == [
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+    ]
+
+
+def test_the_response_emits_events_of_its_own_scope_alone():
+    events = {emission.event for edge in RESPONSE.edges for emission in edge.effects}
+    assert {event for event in events if not issubclass(event, ResponseEvent)} == {Keepalive}
+
+
+# Random deltas through the driver give legal streams, typed and true, in both forms and both dialects
+
+
+KEPT = sorted((Path(__file__).parents[1] / "counterexamples").glob("*.json"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scenario=SCENARIOS)
+def test_every_scenario(holds, scenario):
+    holds(scenario)
+
+
+@pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
+@pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.stem)
+def test_counterexamples_of_the_past_are_legal(kept, holds):
+    holds(from_json(json.loads(kept.read_text())))
+
+
+@given(scenario=SCENARIOS)
+def test_a_scenario_can_be_kept(scenario):
+    assert from_json(json.loads(json.dumps(to_json(scenario)))) == [
+        delta if isinstance(delta, str) else from_json(json.loads(json.dumps(to_json([delta]))))[0] for delta in scenario
+    ]

@@ -8,6 +8,7 @@ import copy
 from io import BytesIO
 
 import pytest
+from each import each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -19,10 +20,12 @@ from interlock.events.sse import SseWriter
 from interlock.fsm.errors import IllegalTransition
 from interlock.fsm.interop import as_transitions
 from interlock.fsm.lifecycle import NO_FIELDS
-from interlock.fsm.lifecycles import DECLARED
+from interlock.fsm.lifecycles import DECLARED, LIFECYCLES
 from interlock.fsm.subjects import ItemState, ResponseState
+from interlock.fsm.table import Edge, Table
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.harmony_framing import HARMONY, HarmonyTrigger
+from interlock.serving.http.lane_table import LANE, LaneEffect
 from interlock.verify.inputs import FIELDS
 
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})
@@ -127,3 +130,66 @@ def test_a_trigger_of_another_table_is_illegal():
     assert not Model(DECLARED.items["function_call"]).fire("annotate")
     with pytest.raises(IllegalTransition):
         start_of("function_call").state.row("annotate")
+
+
+# A table as a machine of `transitions`: the same states, triggers and effects
+
+
+TURNSTILE = Table(
+    "turnstile",
+    initial="locked",
+    final={"broken"},
+    edges=[
+        Edge("locked", "pay", "unlocked", ["unlock"]),
+        Edge("unlocked", "push", "locked", ["count", "lock"]),
+        Edge("locked", "kick", "broken"),
+    ],
+)
+
+
+class Visitor:
+    """An empty model."""
+
+
+def test_a_trigger_enters_the_next_state_and_carries_out_the_effects_in_order() -> None:
+    effects: list[str] = []
+    visitor = Visitor()
+    as_transitions(TURNSTILE, effects.append, visitor)
+    assert visitor.state == "locked"
+    assert (visitor.pay(), visitor.state, effects) == (True, "unlocked", ["unlock"])
+    assert (visitor.push(), visitor.state, effects) == (True, "locked", ["unlock", "count", "lock"])
+
+
+def test_without_a_model_the_machine_is_its_own_model() -> None:
+    machine = as_transitions(TURNSTILE, print)
+    assert (machine.kick(), machine.state, machine.get_state("broken").final) == (True, "broken", True)
+
+
+def test_a_trigger_without_an_edge_is_refused_and_changes_nothing() -> None:
+    effects: list[str] = []
+    machine = as_transitions(TURNSTILE, effects.append)
+    with pytest.raises(MachineError, match="push"):
+        machine.push()
+    assert (machine.state, effects) == ("locked", [])
+
+
+@each("table", [*LIFECYCLES.values(), LANE], ids=lambda table: table.name)
+def test_every_table_has_the_same_states_and_edges_as_its_machine(table) -> None:
+    machine = as_transitions(table, print, Visitor())
+    edges = {
+        (source, name, transition.dest, tuple(each.args[0] for each in transition.after))
+        for name, event in machine.events.items()
+        for source, transitions in event.transitions.items()
+        for transition in transitions
+    }
+    assert edges == {(edge.source, str(edge.trigger), edge.dest, tuple(edge.effects)) for edge in table.edges}
+    assert [*machine.states] == [*table.states]
+    assert {name for name, state in machine.states.items() if state.final} == {*table.final}
+
+
+def test_the_effects_of_a_process_are_carried_out_too() -> None:
+    effects: list[LaneEffect] = []
+    lane = Visitor()
+    as_transitions(LANE, effects.append, lane)
+    assert (lane.ask(), lane.ask(), lane.end()) == (True, True, True)
+    assert effects == [LaneEffect.BEGIN, LaneEffect.QUEUE, LaneEffect.ADVANCE]

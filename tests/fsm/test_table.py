@@ -1,14 +1,25 @@
 """A table runs as it is declared, and a wrong one is refused by a message that names the state."""
 
+import ast
 import doctest
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 from each import each
 
+from interlock.events.sse import EventWriter, SseWriter
+from interlock.events.stream import EVENTS, Completed, Created, Queued
 from interlock.fsm import table
+from interlock.fsm.deltas import Finish
+from interlock.fsm.driver import ResponseDriver
+from interlock.fsm.emissions import added, done, progress, text_delta, text_done, text_part_added
 from interlock.fsm.errors import DeclarationError, IllegalTransition
+from interlock.fsm.ids import SequentialIds
+from interlock.fsm.lifecycle import Emission, Lifecycle, Subject, emission, stream_of
+from interlock.fsm.lifecycles import DECLARED, LIFECYCLES, RESPONSE
 from interlock.fsm.table import Edge, Machine, Table
 from interlock.serving.responses.turns_table import TURNS
 
@@ -206,3 +217,258 @@ def test_total_may_list_the_triggers_of_each_state():
 def test_the_example_of_the_module_is_true():
     results = doctest.testmod(table)
     assert (results.failed, results.attempted) == (0, 7)
+
+
+# A wrong declaration is refused when it is made, by a message that names the state or the edge
+
+
+OPEN = Edge("absent", "open", "started", [added])
+CUT = Edge("started", "cut", "ended", [done])
+
+WRONG_LIFECYCLES = {
+    "state 'started' has two edges for 'cut'": [OPEN, CUT, CUT],
+    "state 'lost' cannot be reached": [OPEN, CUT, Edge("lost", "cut", "ended", [done])],
+    "state 'ended' is final but has edges": [OPEN, CUT, Edge("ended", "linger", "ended")],
+    "state 'stuck' has no way to a final state": [
+        OPEN,
+        CUT,
+        Edge("started", "wait", "stuck"),
+        Edge("stuck", "wait", "stuck"),
+    ],
+    "state 'absent' has no way to a final state": [OPEN, Edge("started", "cut", "started")],
+    "state 'started' has no edge for 'cut'": [OPEN, Edge("started", "close", "ended", [done])],
+    "'cut' in state 'started' does not lead to a final state": [
+        OPEN,
+        Edge("started", "cut", "cutting"),
+        Edge("cutting", "cut", "ended", [done]),
+    ],
+    "state 'started' has no edge for 'fail'": [OPEN, CUT, Edge("started", "succeed", "ended", [done])],
+    "'fail' in state 'started' does not lead to a final state": [
+        OPEN,
+        CUT,
+        Edge("started", "succeed", "ended", [done]),
+        Edge("started", "fail", "started"),
+    ],
+    "'open' in state 'absent' emits response.output_item.done in place 'outside', not 'item'": [
+        Edge("absent", "open", "started", [done]),
+        CUT,
+    ],
+    "'append' in state 'started' emits response.output_text.delta in place 'item', not 'part'": [
+        OPEN,
+        CUT,
+        Edge("started", "append", "started", [text_delta]),
+    ],
+    "'cut' in state 'started' emits response.output_item.done in place 'part', not 'item'": [
+        OPEN,
+        CUT,
+        Edge("started", "append", "started", [text_part_added]),
+    ],
+    "state 'ended' is entered in place 'after' and in place 'item'": [OPEN, CUT, Edge("started", "close", "ended")],
+    "state 'ended' is final in place 'part_done'": [
+        OPEN,
+        Edge("started", "cut", "ended", [text_part_added, text_done]),
+    ],
+    "state 'after' is not final, but the item has ended": [
+        OPEN,
+        CUT,
+        Edge("started", "close", "after", [done]),
+        Edge("after", "cut", "ended"),
+    ],
+}
+
+
+@each("message", WRONG_LIFECYCLES)
+def test_an_invalid_lifecycle_is_refused(message):
+    with pytest.raises(DeclarationError) as caught:
+        Lifecycle(name="thing", initial="absent", final={"ended"}, edges=WRONG_LIFECYCLES[message])
+    assert str(caught.value) == f"table 'thing': {message}"
+
+
+def test_a_final_state_that_no_edge_enters_is_refused():
+    with pytest.raises(DeclarationError) as caught:
+        Lifecycle(name="thing", initial="absent", final={"ended", "never"}, edges=[OPEN, CUT])
+    assert str(caught.value) == "table 'thing': state 'never' cannot be reached"
+
+
+def test_a_final_state_may_be_entered_without_an_event():
+    lifecycle = Lifecycle(
+        name="thing",
+        initial="absent",
+        final={"dropped"},
+        edges=[Edge("absent", "open", "pending"), Edge("pending", "cut", "dropped")],
+    )
+    assert [*lifecycle.states] == ["absent", "pending", "dropped"]
+
+
+def test_a_valid_lifecycle_is_accepted():
+    assert [*Lifecycle(name="thing", initial="absent", final={"ended"}, edges=[OPEN, CUT]).states] == [
+        "absent",
+        "started",
+        "ended",
+    ]
+
+
+def test_a_progress_event_that_no_item_declares_is_refused():
+    with pytest.raises(DeclarationError, match=r"^`ProgressName` in events/items.py has no 'response.mcp_call.started'$"):
+        progress("mcp_call.started")
+
+
+# Lifecycles run as they are declared: the compiled rows and the edges say the same
+
+
+EVERY = {"response": RESPONSE, **LIFECYCLES}
+
+
+@emission
+def created(door) -> Created:
+    door.times += 1
+    return Created(door.times)
+
+
+DOOR = Lifecycle(
+    name="door",
+    initial="shut",
+    final={"gone"},
+    edges=[
+        Edge("shut", "open", "ajar", [created]),
+        Edge("ajar", "append", "ajar", [Emission(lambda door: Queued(door.times), Queued)]),
+        Edge("ajar", "cut", "gone", [Emission(lambda door: Completed(door.times), Completed)]),
+    ],
+)
+
+
+class Door(Subject["Door"]):
+    times: int = 0
+
+
+@each("name", EVERY)
+def test_the_table_has_a_row_for_each_edge_and_no_other(name):
+    lifecycle = EVERY[name]
+    rows = {
+        (state.name, trigger, dest.name, emissions)
+        for state in lifecycle.states.values()
+        for trigger, (dest, emissions) in state.rows.items()
+    }
+    assert rows == {(edge.source, edge.trigger, edge.dest, tuple(edge.effects)) for edge in lifecycle.edges}
+
+
+@each("name", EVERY)
+def test_final_states_and_no_others_have_no_rows(name):
+    lifecycle = EVERY[name]
+    assert {state.name for state in lifecycle.states.values() if not state.rows} == lifecycle.final
+
+
+@each("name", EVERY)
+def test_every_illegal_trigger_is_refused(name):
+    lifecycle = EVERY[name]
+    for state in lifecycle.states.values():
+        for trigger in {*lifecycle.triggers, "unheard_of"} - state.rows.keys():
+            with pytest.raises(IllegalTransition) as caught:
+                state.row(trigger)
+            assert (caught.value.table, caught.value.state, caught.value.trigger) == (name, state.name, trigger)
+            assert caught.value.legal == tuple(state.rows)
+
+
+def test_an_illegal_transition_lists_the_legal_triggers():
+    with pytest.raises(IllegalTransition, match=r"^door: 'shut' is illegal in state 'ajar'; legal: append, cut$"):
+        DOOR.states["ajar"].row("shut")
+    with pytest.raises(IllegalTransition, match=r"^door: 'cut' is illegal in state 'gone'; legal: nothing$"):
+        DOOR.states["gone"].row("cut")
+
+
+def test_an_emission_has_the_subject_record_and_returns_the_event():
+    door = Door(DOOR.states["shut"])
+    door.state, (opening,) = door.state.row("open")
+    assert door.state is DOOR.states["ajar"]
+    assert opening.make(door) == Created(1)
+    assert door.times == 1
+    assert (opening.event, opening.name, str(opening)) == (Created, "response.created", "response.created")
+
+
+def test_restore_undoes_an_edge():
+    door = Door(DOOR.states["shut"])
+    saved = door.save()
+    door.state, (opening,) = door.state.row("open")
+    opening.make(door)
+    door.restore(saved)
+    assert (door.state, door.times) == (DOOR.states["shut"], 0)
+
+
+def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
+    streams = {
+        (name, state.name): emission.name
+        for name, each in EVERY.items()
+        for state in each.states.values()
+        if (emission := stream_of(state)) is not None
+    }
+    assert streams == {
+        ("reasoning", "reasoning_text"): "response.reasoning_text.delta",
+        ("message", "output_text"): "response.output_text.delta",
+        ("function_call", "in_progress"): "response.function_call_arguments.delta",
+        ("custom_tool_call", "in_progress"): "response.custom_tool_call_input.delta",
+        ("mcp_call", "in_progress"): "response.mcp_call_arguments.delta",
+        ("code_interpreter_call", "in_progress"): "response.code_interpreter_call_code.delta",
+        ("apply_patch_call", "diff"): "response.apply_patch_call_operation_diff.delta",
+        ("shell_call", "command"): "response.shell_call_command.delta",
+    }
+
+
+def test_declared_has_every_lifecycle():
+    assert (DECLARED.response, DECLARED.items) == (RESPONSE, LIFECYCLES)
+    assert [lifecycle.name for lifecycle in LIFECYCLES.values()] == [*LIFECYCLES]
+
+
+# An event is made where an edge fires, and nowhere else
+
+
+ROOT = Path(__file__).parents[2] / "src" / "interlock"
+CLASSES = {event.__name__ for event in EVENTS.values()}
+MAKERS = {"fsm/emissions.py", "fsm/lifecycles/response.py"}
+
+
+@cache
+def calls(path):
+    """Give the function of each call in a file, as it is written."""
+    return [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+
+
+def modules(*folders):
+    return [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_events_are_made_by_the_emissions_of_edges_alone():
+    makers = {
+        path.relative_to(ROOT).as_posix() for path in modules("") if {call.rpartition(".")[2] for call in calls(path)} & CLASSES
+    }
+    assert makers == MAKERS
+
+
+def test_emissions_are_run_by_the_driver_and_by_what_takes_a_stream_up():
+    runners = {path.relative_to(ROOT).as_posix() for path in modules("fsm", "serving") if "emission.make" in calls(path)}
+    assert runners == {"fsm/driver.py", "fsm/rebuilding.py"}
+
+
+def test_servers_hand_a_writer_to_the_driver_and_call_none():
+    for path in modules("parsers", "serving"):
+        assert [call for call in calls(path) if call.endswith("Writer().write")] == []
+
+
+def test_an_emission_cannot_be_called():
+    with pytest.raises(TypeError, match="not callable"):
+        done(None)
+
+
+def test_a_streaming_state_stays_on_append():
+    for lifecycle in LIFECYCLES.values():
+        for state in lifecycle.states.values():
+            emission = stream_of(state)
+            if emission is not None:
+                assert state.rows["append"] == (state, (emission,))
+
+
+def test_a_returned_event_does_not_change_later():
+    driver = ResponseDriver({"model": "m"}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
+    frames = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
+    deltas = ["Hel", "lo", " world", Finish()]
+    events = [event for delta in deltas for event in driver.feed([delta])]
+    assert [SseWriter().write(event) for event in events] == frames.feed(deltas)

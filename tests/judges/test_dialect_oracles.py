@@ -1,12 +1,22 @@
 """The oracles of Messages and Chat Completions name the rule that a broken stream breaks."""
 
+import json
+import re
 from copy import deepcopy
+from itertools import product
+from pathlib import Path
+from typing import get_args
 
 import pytest
+from anthropic.types.beta import BetaRawContentBlockDeltaEvent, BetaRawContentBlockStartEvent
 from each import each
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
 
+from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, AnyJudge, Judge, chat, dialects, judge, messages
 from interlock.judges.chat import check_chat
-from interlock.judges.messages import check_messages
+from interlock.judges.messages import BLOCK_DELTAS, BLOCKS, check_messages
+from interlock.serving.view.steps import explain
 
 START = {
     "type": "message_start",
@@ -267,3 +277,366 @@ def test_the_usage_of_a_chat_stream_is_requested_counted_once_and_last():
 def test_an_error_beside_the_last_choice_is_read_with_it():
     failed = {**chunk({}, "stop"), "error": {"message": "It broke."}}
     assert [each.rule for each in check_chat([chunk({"role": "assistant", "content": "Hi"}), failed])] == []
+
+
+# The judge finds out the API of a stream, and names the rules that it breaks
+
+
+MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+EVENTS = [
+    {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 1, "output_tokens": 0}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+]
+BASE = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+CHUNKS = [
+    {**BASE, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
+    {**BASE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+
+
+def framed(events):
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+def chunked(chunks, end="data: [DONE]\n\n"):
+    return ("".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + end).encode()
+
+
+def verdict(data, size=1000, content_type=None, **options):
+    judging = AnyJudge(**options)
+    if content_type is not None:
+        judging.content_type(content_type)
+    for start in range(0, len(data), size):
+        judging.feed(data[start : start + size])
+    return judging.end()
+
+
+@pytest.mark.parametrize("size", [1, 50, 100_000])
+def test_legal_streams_of_each_api(size):
+    result = verdict(framed([{"type": "ping"}, *EVENTS]), size, "text/event-stream; charset=utf-8")
+    assert (result.legal, result.events, result.items, result.status) == (True, 7, ["text"], "end_turn")
+    result = verdict(b": ping\n\n" + chunked(CHUNKS), size)
+    assert (result.legal, result.events, result.items, result.status, result.has_done_marker) == (True, 2, [], "stop", True)
+
+
+def test_a_stream_of_the_responses_api_is_judged_as_before():
+    data = b'event: response.created\ndata: {"type":"response.created"}\n\n'
+    assert verdict(data) == judge([data])
+    assert verdict(b"") == judge([])
+
+
+@pytest.mark.parametrize("size", [1, 50, 100_000])
+def test_a_stream_is_followed_with_the_edges_of_its_transducer(size):
+    judging, data = AnyJudge(), framed(EVENTS).removesuffix(b"\n")
+    followed = [each for start in range(0, len(data), size) for each in judging.follow(data[start : start + size])]
+    followed += judging.follow_end()
+    assert [(each.body, each.findings) for each in followed] == [(event, ()) for event in EVENTS]
+    steps = [explain(each.transition) for each in followed]
+    assert [[(edge.source, edge.trigger, edge.dest) for edge in step.fired] for step in steps] == [
+        [("absent", "begin", "between")],
+        [("between", "text", "text")],
+        [("between", "text", "text"), ("text", "text", "text")],
+        [("text", "close", "between")],
+        [("between", "end", "ended")],
+        [("between", "end", "ended")],
+    ]
+    assert [(step.machine, step.states, step.possible) for step in (steps[1], steps[5])] == [
+        ("messages", ("between",), ("text",)),
+        ("messages", ("ended",), ()),
+    ]
+    assert judging.end().legal
+    assert verdict(data, size).legal
+
+
+def test_the_option_forces_an_api():
+    assert verdict(framed(EVENTS), api="chat").legal is False
+    assert verdict(chunked(CHUNKS), api="responses").legal is False
+
+
+@pytest.mark.parametrize(
+    ("data", "rule", "line", "received"),
+    [
+        (framed([EVENTS[0], *EVENTS[2:]]), "M2", 4, "content_block_delta"),
+        (framed(EVENTS).replace(b"event: message_stop", b"event: stop"), "M12", 16, "message_stop"),
+        (framed(EVENTS[:1]) + b"event: message_stop\ndata: {\n\n", "M9", 4, "message_stop"),
+        (chunked(CHUNKS, ""), "C8", None, ""),
+        (chunked([CHUNKS[0], CHUNKS[0], CHUNKS[1]]), "C1", 3, "message"),
+    ],
+)
+def test_a_broken_stream_names_its_rule_and_place(data, rule, line, received):
+    findings = [each for each in verdict(data).findings if each.rule == rule]
+    assert [(finding.line, finding.received) for finding in findings[:1]] == [(line, received)]
+    assert verdict(data).rules[rule] == len(findings)
+
+
+def test_a_wrong_content_type_breaks_the_framing_rule():
+    assert "M12" in verdict(framed(EVENTS), content_type="text/plain").rules
+    assert "C8" in verdict(chunked(CHUNKS), content_type="text/plain").rules
+
+
+def test_every_rule_of_the_oracles_is_explained():
+    source = "".join(Path(module.__file__).read_text() for module in (messages, chat))
+    judged = {number for number, rule in DIALECT_RULES.items() if rule.breaks}
+    assert judged == {*re.findall(r'"([MC]\d+)"', source)}
+    assert DIALECT_JUDGES["chat"]().end().readable is False
+
+
+def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> None:
+    last = {**BASE, "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+    judged = verdict(chunked([CHUNKS[0], last]))
+    assert [(each.rule, each.deviation) for each in judged.findings] == [("C2", "text-at-finish")]
+    assert (judged.legal, judged.severities) == (True, {"error": 0, "deviation": 1, "not_judged": 0})
+    state = ChatCompletionStreamState()
+    for chunk in (CHUNKS[0], last):
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    assert state.get_final_completion().choices[0].message.content == "Hi"
+
+
+def test_reasoning_in_one_field_is_a_deviation_and_another_text_in_the_other_is_an_error() -> None:
+    def found(**delta):
+        chunks = [CHUNKS[0], {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, CHUNKS[1]]
+        return [(each.severity, each.deviation) for each in verdict(chunked(chunks)).findings]
+
+    thought = {**BASE, "choices": [{"index": 0, "delta": {"reasoning": "Hm"}, "finish_reason": None}]}
+    assert found(reasoning="Hm") == found(reasoning_content="Hm") == [("deviation", "one-reasoning")]
+    assert found(reasoning="Hm", reasoning_content="Hm") == []
+    assert [*verdict(chunked([CHUNKS[0], *[thought] * 3, CHUNKS[1]])).findings.values()] == [3]
+    assert found(reasoning="Hm", reasoning_content="Oh") == [("error", "")]
+
+
+def test_the_first_delta_of_a_call_may_have_no_arguments_which_the_sdk_reads() -> None:
+    begun = {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}}
+    deltas = [({"tool_calls": [begun]}, None), ({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}, None)]
+    chunks = [
+        CHUNKS[0],
+        *(
+            {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+            for delta, end in [*deltas, ({}, "tool_calls")]
+        ),
+    ]
+    assert verdict(chunked(chunks)).is_clean
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    (call,) = state.get_final_completion().choices[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("f", "{}")
+
+
+def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
+    call = {"index": 1, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    last = {**BASE, "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    judged = verdict(chunked([CHUNKS[0], last]))
+    assert [(each.severity, each.rule) for each in judged.findings] == [("error", "C4"), ("deviation", "C2")]
+
+
+def test_an_end_marker_of_messages_is_a_deviation():
+    judging = AnyJudge()
+    judging.feed(framed(EVENTS) + b"data: [DONE]\n\n")
+    assert judging.end().rules == {"M9": 1}
+
+
+def test_a_long_beginning_without_an_event_is_judged_as_responses():
+    judging = AnyJudge()
+    judging.feed(b"x" * (dialects.UNDECIDED + 1))
+    assert isinstance(judging._judge, Judge)
+
+
+# Streams of Messages and Chat Completions as real services send them, each with its findings; and hostile streams
+
+
+FOLDER = Path(__file__).parents[1] / "corpus"
+STREAMS = {
+    f"{api}-{name}": (api, stream["events"], stream["findings"])
+    for api in ("messages", "chat")
+    for name, stream in json.loads((FOLDER / f"{api}.json").read_text()).items()
+}
+BREAKING = {
+    "chat-openai.1": "the recording is cut off",
+    "chat-evroc.1": "the recording is cut off",
+    "messages-vercel-gateway.2": "no message_stop: Anthropic's SDK for JavaScript has no message",
+    "chat-snowflake.1": "no finish reason: a client cannot tell a whole answer from half of one",
+    "chat-snowflake.2": "no finish reason",
+    "chat-litellm-proxy-openai.2": "no finish reason for the second choice",
+    "chat-gpustack.2": "a call without an index: the openai package raises",
+    "chat-mlflow-gateway-localhost-5002.2": "legacy completions: the text is not where clients of Chat read it",
+}
+EVERY = pytest.mark.parametrize("name", STREAMS)
+
+
+def encoded(events, *, framed=True):
+    """The events as server-sent events, or as JSON lines."""
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    if not framed:
+        return "\n".join(texts).encode()
+    names = [event.get("type") if isinstance(event, dict) else None for event in events]
+    framing = (f"event: {name}\n" if isinstance(name, str) else "" for name in names)
+    return "".join(f"{line}data: {text}\n\n" for line, text in zip(framing, texts, strict=True)).encode()
+
+
+def judged(events, api=None, **options):
+    judge = AnyJudge(api=api)
+    judge.feed(encoded(events, **options))
+    return judge.end()
+
+
+@EVERY
+def test_each_observed_stream_has_exactly_its_findings(name) -> None:
+    api, events, findings = STREAMS[name]
+    judge = AnyJudge()
+    judge.feed(encoded(events))
+    verdict = judge.end()
+    assert judge.api == api
+    assert [f"{one.rule} {one.deviation or one.message}" for one in verdict.findings] == findings
+    assert all(one.rule == DEVIATIONS[one.deviation].rule for one in verdict.findings if one.deviation)
+    assert verdict.legal is (name not in BREAKING)
+
+
+@EVERY
+def test_json_lines_with_a_byte_order_mark_are_the_same_stream(name) -> None:
+    api, events, findings = STREAMS[name]
+    judge = AnyJudge()
+    for byte in b"\xef\xbb\xbf\n" + encoded(events, framed=False):
+        judge.feed(bytes([byte]))
+    verdict = judge.end()
+    assert judge.api == api
+    found = [f"{one.rule} {one.deviation or one.message}" for one in verdict.findings]
+    assert sorted(found) == sorted([*findings, f"{'C8' if api == 'chat' else 'M12'} bare-{api}-lines"])
+
+
+LEGAL_MESSAGES = [name for name, (api, *_) in STREAMS.items() if api == "messages" and name not in BREAKING]
+
+
+@pytest.mark.parametrize("name", LEGAL_MESSAGES)
+def test_a_wrong_order_in_messages_is_an_error(name) -> None:
+    _, events, _ = STREAMS[name]
+    events = [event for event in events if event["type"] != "ping"]
+    for place, event in enumerate(events):
+        rest = [*events[:place], *events[place + 1 :]]
+        if event["type"] != "content_block_delta":
+            assert not judged(rest, "messages").legal, ("left out", place)
+            if event["type"] != "message_delta":
+                assert not judged([*events[: place + 1], *events[place:]], "messages").legal, ("twice", place)
+        if place and events[place - 1]["type"] != event["type"]:
+            swapped = [*events[: place - 1], event, events[place - 1], *events[place + 1 :]]
+            assert not judged(swapped, "messages").legal, ("swapped", place)
+
+
+LEGAL_CHAT = [name for name, (api, *_) in STREAMS.items() if api == "chat" and name not in BREAKING]
+
+
+def choices_of(chunk):
+    return chunk["choices"] if isinstance(chunk, dict) else []
+
+
+@pytest.mark.parametrize("name", LEGAL_CHAT)
+def test_a_wrong_order_in_chat_is_an_error(name) -> None:
+    _, events, _ = STREAMS[name]
+    ends = [place for place, chunk in enumerate(events) if any(choice.get("finish_reason") for choice in choices_of(chunk))]
+    assert not judged([chunk for place, chunk in enumerate(events) if place not in ends], "chat").legal
+    late = {**events[ends[-1]], "choices": [{"index": 0, "delta": {"content": "late"}, "finish_reason": None}]}
+    assert not judged([*events[: ends[-1] + 1], late, *events[ends[-1] + 1 :]], "chat").legal
+    assert not judged([*events, "[DONE]", late], "chat").legal
+    calls = [
+        place
+        for place, chunk in enumerate(events)
+        if any(choice.get("delta", {}).get("tool_calls") for choice in choices_of(chunk))
+    ]
+    for place in calls:
+        changed = json.loads(json.dumps(events[place]))
+        changed["choices"][0]["delta"]["tool_calls"][0]["index"] = 7
+        assert not judged([*events[:place], changed, *events[place + 1 :]], "chat").legal, ("index", place)
+        if changed["choices"][0]["delta"]["tool_calls"][0].get("id") and place < calls[-1]:  # nothing refers to the last call
+            assert not judged([*events[:place], *events[place + 1 :]], "chat").legal, ("left out", place)
+
+
+HOSTILE = [None, True, -1, 2**70, 0.5, "", "\ud800", [], ["stop"], [[]], {}, {"type": {}}, [{"index": [], "delta": 5}]]
+
+
+def replaced(value, other):
+    """Yield a copy of a value for each value inside it, which is replaced by another, and the other itself."""
+    yield other
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        for changed in replaced(inner, other):
+            copy = value.copy()
+            copy[key] = changed
+            yield copy
+
+
+@pytest.mark.parametrize(
+    "name", ["messages-anthropic.10", "messages-anthropic.3", "chat-openai.3", "chat-mistral.2", "chat-groq.1"]
+)
+def test_a_hostile_value_is_judged_like_any_other(name) -> None:
+    api, events, _ = STREAMS[name]
+    for (place, event), other in product(enumerate(events), HOSTILE):
+        for changed in replaced(event, other) if isinstance(event, dict) else ():
+            text = json.dumps(changed)
+            assert judged([*events[:place], text, *events[place + 1 :]], api).events
+
+
+@pytest.mark.parametrize("api", ["messages", "chat"])
+def test_an_empty_stream_is_unreadable(api) -> None:
+    verdict = DIALECT_JUDGES[api]().end()
+    assert (verdict.readable, verdict.legal, verdict.events) == (False, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("event", "api"),
+    [
+        (
+            {"type": "response.created", "response": {"metadata": {"type": "ping", "object": "chat.completion.chunk"}}},
+            "responses",
+        ),
+        ({"type": "error", "code": "x", "message": "No", "sequence_number": 0}, "responses"),
+        ({"type": "error", "error": {"type": "x", "message": "No"}, "sequence_number": 0}, "responses"),
+        ({"object": "response", "id": "resp_1"}, "responses"),
+        ({"type": "error", "error": {"type": "api_error", "message": "No"}}, "messages"),
+        ({"type": "message", "id": "msg_1", "content": []}, "messages"),
+        ({"type": "content_block_delta", "index": 0}, "messages"),
+        ({"type": "ping"}, "messages"),
+        ({"id": "c", "choices": []}, "chat"),
+        ({"error": {"message": "No"}}, "chat"),
+        ({"object": "chat.completion", "choices": []}, "chat"),
+        ({"type": [], "choices": []}, "chat"),
+        ({}, "responses"),
+    ],
+)
+def test_the_shape_of_the_first_event_shows_the_api(event, api) -> None:
+    text = json.dumps(event).encode()
+    for data in (b": hi\n\ndata: " + text + b"\n\n", text, b"[" + text + b"]", json.dumps(event, indent=2).encode()):
+        judge = AnyJudge()
+        judge.feed(data)
+        judge.end()
+        assert judge.api == api, data
+
+
+def test_unreadable_data_leaves_the_name_of_its_event() -> None:
+    for event, api in (("message_start", "messages"), ("response.created", "responses"), ("x", "responses")):
+        judge = AnyJudge()
+        judge.feed(f"event: {event}\ndata: {{\n\n".encode())
+        judge.end()
+        assert judge.api == api
+
+
+def variants(event, name):
+    """The fields of each type that a field of an event of the SDK may have."""
+    types = get_args(event.model_fields[name].annotation)
+    return {get_args(each.model_fields["type"].annotation)[0]: each.model_fields for each in types}
+
+
+def required(fields):
+    return {field.alias or name for name, field in fields.items() if field.is_required()} - {"type"}
+
+
+def test_the_blocks_and_their_deltas_are_those_of_the_sdk() -> None:
+    blocks = variants(BetaRawContentBlockStartEvent, "content_block")
+    expected = {kind: required(fields) for kind, fields in blocks.items()}
+    expected["thinking"] -= {"signature"}  # which Anthropic's own service leaves out at times
+    assert {kind: {*fields} for kind, fields in BLOCKS.items()} == expected
+    deltas = variants(BetaRawContentBlockDeltaEvent, "delta")
+    known = {kind: {*fields} for kinds in BLOCK_DELTAS.values() for kind, fields in kinds.items()}
+    assert known == {kind: required(fields) for kind, fields in deltas.items()}

@@ -1,23 +1,41 @@
 """The families: the same turn in every format, the cases, and what is true of any text."""
 
+import json
+import re
+from pathlib import Path
 from random import Random
+from types import MappingProxyType
 
 import orjson
 import pytest
 from attrs import evolve
 from each import each
+from families import chat_templates, derived, law, properties, relations
 from families.campaign import random_text
 from families.cases import CASES
 from families.derived import Derived, announces
 from families.derived import cases as derived_cases
-from families.properties import GROUPS, REQUEST, cut, deltas, holds_of, makes_a_legal_stream, read
+from families.dsml import shapes
+from families.firing import fired_by, means
+from families.properties import GROUPS, READ_AS, REQUEST, cut, deltas, holds_of, makes_a_legal_stream, read
+from families.written_calls import WRITTEN
+from family_pictures import part_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recovery.notation import Item, answer, call, items, parse, reasoning, run, seen, tokens
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
-from interlock.parsers.families import DISTINCT, REASONINGS, SYNTAXES, ParserSettings, family, has_family
+from interlock.parsers.families import (
+    DISTINCT,
+    REASONINGS,
+    SYNTAXES,
+    ParserSettings,
+    catalog,
+    family,
+    has_family,
+    reference_encoders,
+)
 from interlock.parsers.families.active_item import ActiveItem
 from interlock.parsers.families.catalog import DSML, GCML, PHI4_MINI
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
@@ -376,3 +394,123 @@ def test_the_last_mark_of_a_prompt_decides_where_a_turn_starts():
 
 def test_a_family_without_calls_reads_no_name() -> None:
     assert family(None, "qwen3").read_name("f") is None
+
+
+# DeepSeek's markup as its models write it: each shape is read as the calls that it means, and no markup is text
+
+
+SHAPES = list(shapes())
+
+
+def test_there_are_at_least_as_many_shapes_as_others_found_faults_in():
+    assert len({shape.text for shape in SHAPES}) >= 455
+
+
+@pytest.mark.parametrize("size", [1 << 20, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("tools", "reasoning"), [("deepseek_v4", "deepseek_v4"), ("deepseek_v32", "deepseek_r1")])
+def test_every_shape_is_read_as_it_is_meant(tools, reasoning, size):
+    for shape in SHAPES:
+        reader = FamilyParser(family(tools, reasoning), READ_AS, "between")
+        read = items(run(reader, [Chunk(text=text) for text in cut(shape.text, [size])]))
+        calls = [(item.fields["name"], item.text) for item in read if item.kind == "function_call" and item.ending]
+        assert shape.fits(calls, " ".join(item.text for item in read if item.kind != "function_call")), shape
+
+
+# docs/families.md says how a family is added: the family of its example is added from the page's own text
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "families.md"
+NAME = "parrot"
+
+
+@pytest.fixture
+def parrot(monkeypatch):
+    """Add the family of the page's example."""
+    text = PAGE.read_text("utf-8").partition("## Add a family")[2]
+    syntax, row, template = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope = {**vars(catalog), **vars(reference_encoders)}
+    exec(syntax, scope)  # noqa: S102 - our own page
+    rows, templates = (eval(f"{{{block}}}", scope) for block in (row, template))  # noqa: S307 - likewise
+    syntaxes = MappingProxyType({**catalog.SYNTAXES, **{name: each for name, (each, _) in rows.items()}})
+    for module in (catalog, derived, properties, relations):
+        monkeypatch.setattr(module, "SYNTAXES", syntaxes)
+    for module in (reference_encoders, derived):
+        monkeypatch.setattr(module, "TEMPLATES", {**reference_encoders.TEMPLATES, **templates})
+    assert list(rows) == list(templates) == [NAME]
+
+
+@pytest.mark.usefixtures("parrot")
+def test_the_family_of_the_page_has_the_cases_of_every_family():
+    cases = list(derived.cases_of(NAME))
+    assert len(cases) > 10
+    for case in cases:
+        for sizes in ((1 << 20,), (1,)):
+            read = properties.read(NAME, case.text, sizes, case.reason)
+            assert [(item.kind, item.text, item.fields.get("name")) for item in read] == list(case.items), case
+
+
+def test_a_family_without_a_template_says_what_is_missing():
+    with pytest.raises(
+        LookupError, match=r"^'parrot' needs a template in TEMPLATES of reference_encoders.py: see 'Add a family'"
+    ):
+        next(derived.cases_of(NAME))
+
+
+@pytest.mark.usefixtures("parrot")
+def test_the_family_of_the_page_fires_its_rows():
+    read_as = family(NAME, "qwen3")
+    rows = {(edge.source, edge.trigger) for edge in part_for(read_as, NAME).edges}
+    assert {(state, trigger) for state, trigger in fired_by(NAME) if means(state, trigger)} == rows
+    family.cache_clear()
+
+
+# A completed call is what the model wrote: turns that were seen, and every family's turns with their markers changed
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1, 2, 3, 7])
+@pytest.mark.parametrize("written", WRITTEN, ids=str)
+def test_the_calls_of_a_turn_have_the_arguments_that_it_means(written, size):
+    parser = parser_for(Tagged(written.tool_parser, written.reasoning_parser, written.starts), written.body)
+    read = items(run(parser, [Chunk(text=text) for text in cut(written.text, [size])]))
+    calls = [(item.fields["name"], json.loads(item.text)) for item in read if item.kind == "function_call" and item.ending]
+    assert calls == list(written.calls)
+    assert "".join(item.text for item in read if item.kind == "message").strip() == written.message.strip()
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_no_completed_call_has_less_or_other_than_the_model_wrote(name):
+    assert [changed for changed in law.turns(name, 60, 0) if changed.wrong()] == []
+
+
+def test_a_call_that_lacks_a_value_is_wrong():
+    text = "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>"
+    (wrong,) = law.Changed("qwen3_coder", "drop", text, [("f", {"s": "a", "n": 1})], ()).wrong()
+    assert wrong == Item("function_call", '{"s":"a"}', {"name": "f"})
+
+
+def test_the_campaign_tells_how_many_turns_it_has_read(capsys):
+    assert law.main(["20", "1", "hermes", "glm45"]) == 0
+    assert capsys.readouterr().out == "hermes: 20 turns, envelope\nglm45: 20 turns, keys\n"
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_what_a_chat_template_writes_comes_back(name):
+    assert [turn for turn in chat_templates.turns(name, 20, 0) if not turn.comes_back()] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_a_thousand_turns_of_a_chat_template_come_back(name):
+    assert [turn for turn in chat_templates.turns(name, 1000, 1) if not turn.comes_back()] == []
+
+
+def test_a_turn_that_means_other_calls_does_not_come_back():
+    turn = next(turn for turn in chat_templates.turns("hermes", 20, 0) if turn.calls[0][1])
+    name, arguments = turn.calls[0]
+    assert turn.comes_back()
+    assert not evolve(turn, calls=[(name, {**arguments, "other": 1}), *turn.calls[1:]]).comes_back()
+
+
+def test_the_campaign_of_chat_templates_prints_the_turns_that_come_back(capsys):
+    assert chat_templates.main(["5", "1", "hermes", "gemma4"]) == 0
+    assert capsys.readouterr().out == "hermes: 5 of 5 turns come back\ngemma4: 5 of 5 turns come back\n"

@@ -1,15 +1,27 @@
 """The framing of the families as a table, and the markers that are compiled from it."""
 
+import json
+import re
+from itertools import chain
+
+import orjson
 import pytest
 from each import each
 from families.firing import fired_by, means
+from families.literals import ALIKE, CASES, STOP, mutations
 from family_pictures import part_for, picture_of_call, picture_of_text
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interlock.fsm.errors import DeclarationError
 from interlock.fsm.table import Edge
-from interlock.parsers.families import DISTINCT, SYNTAXES, family
+from interlock.parsers.families import DISTINCT, SYNTAXES, Schemas, family
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
+from interlock.parsers.families.literal_reader import LiteralReader
+from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, LITERALS, PYTHON, LiteralPart
+from interlock.parsers.families.parameter_values import STRING, Schema, convert, escape_json, quote_json
+from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.parsers.families.state_markers import markers_by_state
 
 CHANNELS = {"reasoning", "content", "aside"}
@@ -192,3 +204,286 @@ def test_a_turn_that_may_begin_with_pending_text_is_refused():
     edges = [Edge("rest", trigger, "rest", [Effect.HOLD]) for trigger in Trigger]
     with pytest.raises(DeclarationError, match="state 'rest' is entered with an open item or pending text"):
         Framing("small", "rest", edges, total=Trigger)
+
+
+# Literals: arguments in the notations of Python, of Gemma and of elements, read as JSON
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+KEYS = st.from_regex(r"[a-z]\w{0,3}", fullmatch=True)
+SCALARS = TEXT | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.none()
+FAMILIES = {"pythonic": PYTHON, "gemma4": GEMMA, "functiongemma": FUNCTION_GEMMA, "minimax_m3": ELEMENTS}
+
+
+def read(dialect, text, schema=None, size=1 << 20, stops=frozenset()):
+    """What a literal gives as JSON, with what is left of the text and why."""
+    reader = LiteralReader(dialect, frozenset(stops), Schema(schema or {}, schema or {}))
+    out, rest, stop = "", "", ""
+    for start in range(0, len(text), size):
+        rest += text[start : start + size]
+        written, at, stop = reader.read(rest, 0, final=start + size >= len(text))
+        out, rest = out + written, rest[at:]
+    return out + reader.end(), rest, stop
+
+
+def values(keys):
+    return st.recursive(
+        SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3), max_leaves=6
+    )
+
+
+def schema_of(value):
+    """A schema that says what elements do not."""
+    match value:
+        case dict():
+            return {"type": "object", "properties": {key: schema_of(each) for key, each in value.items()}}
+        case list():
+            return {"type": "array", "items": {"anyOf": [schema_of(each) for each in value]}}
+        case None:
+            return {"type": "null"}
+        case _:
+            return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]}
+
+
+@each("case", CASES, ids=lambda case: case.text)
+def test_case(case):
+    assert case.holds()
+
+
+@settings(deadline=None)
+@given(st.dictionaries(KEYS, values(TEXT), max_size=3), st.integers(1, 9))
+def test_what_python_writes_is_read(members, size):
+    text = encode([WrittenItem("call", json.dumps(members), "")], "pythonic")[1:-1]
+    out, rest, stop = read(PYTHON, text, size=size)
+    assert (orjson.loads(out), rest, stop) == (members, "", "ended")
+
+
+@settings(deadline=None)
+@given(st.dictionaries(KEYS, values(KEYS), max_size=3), st.integers(1, 9), st.sampled_from(["gemma4", "functiongemma"]))
+def test_what_gemma_writes_is_read(members, size, name):
+    begin, _, written = encode([WrittenItem("call", json.dumps(members), "")], name).partition("{")
+    assert begin.endswith("call:")
+    text = "{" + written.rpartition("}")[0] + "}"
+    out, rest, stop = read(FAMILIES[name], text, size=size)
+    assert (orjson.loads(out), rest, stop) == (members, "", "ended")
+
+
+SIMPLE = TEXT.filter(str.strip) | st.integers(-99, 99) | st.booleans()
+NESTED = (
+    SIMPLE
+    | st.lists(st.dictionaries(KEYS, SIMPLE, min_size=1, max_size=2), min_size=1, max_size=1)
+    | st.dictionaries(KEYS, SIMPLE | st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=3)
+)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(KEYS, NESTED, max_size=3), st.integers(1, 9))
+def test_what_elements_say_is_read_with_the_types_of_the_schema(members, size):
+    written = encode([WrittenItem("call", json.dumps(members), "")], "minimax_m3")
+    text = written.partition('name=""')[2].partition(f"{ELEMENTS.namespace}</invoke>")[0]
+    out, rest, stop = read(ELEMENTS, text, schema_of(members), size)
+    assert (orjson.loads(out), rest, stop) == (members, "", "")
+
+
+@pytest.mark.parametrize("dialect", FAMILIES.values(), ids=FAMILIES)
+@settings(deadline=None)
+@given(st.data(), st.integers(1, 5))
+def test_any_text_is_read_in_any_chunks(dialect, data, size):
+    parts = [*dialect.signs, *(f"{dialect.namespace}<{tag}>" for tag in ("a", "/a", "item", "/item") if dialect.namespace)]
+    pieces = st.sampled_from(
+        [*parts, STOP, "a", "r", " ", "\n", "\\", "\\n", "\\ud83d", "\\ude00", "\\x4", "\\N{DASH}", "1", "True"]
+    )
+    text = "".join(data.draw(st.lists(pieces, max_size=12)))
+    opening = {"minimax_m3": ">", "pythonic": "("}.get(next(name for name, each in FAMILIES.items() if each is dialect), "{")
+    whole, _, stop = read(dialect, opening + text, stops={STOP})
+    assert stop in {"", "ended", "broken", "marker"}
+    if stop == "":
+        assert read(dialect, opening + text, size=size, stops={STOP}) == (whole, "", "")
+
+
+def test_every_state_answers_every_part():
+    assert all(state.rows.keys() == set(LiteralPart) for name, state in LITERALS.states.items() if name not in LITERALS.final)
+
+
+@pytest.mark.long
+def test_no_change_of_a_row_survives_but_those_that_nobody_could_see():
+    survived = {str(each) for each in mutations() if each.fate() == "survived"}
+    assert survived == {*chain.from_iterable(ALIKE.values())}
+
+
+def test_no_expression_is_compiled_for_the_tags_of_a_text(monkeypatch):
+    element = f"{ELEMENTS.namespace}<%s>x{ELEMENTS.namespace}</%s>"
+    assert read(ELEMENTS, ">" + element % ("a", "a")) == ('{"a":"x"}', "", "")
+    monkeypatch.setattr(re, "compile", None)
+    assert read(ELEMENTS, ">" + element % ("b", "b")) == ('{"b":"x"}', "", "")
+
+
+def test_a_string_passes_through_until_something_in_it_changes():
+    reader = LiteralReader(PYTHON, frozenset({STOP}), Schema())
+    assert reader.passes is None
+    reader.read("(a='x", 0, final=False)
+    assert [text for text in ("it", "it's", '"', "\\", "\n", "<") if reader.passes(text) is None] == ["it", "<"]
+    reader.read("\n", 0, final=False)
+    assert [text for text in ("it", "it's", '"', "\\", "\n", "<") if reader.passes(text) is None] == ["it"]
+
+
+# The values of parameters, by the types that schemas give
+
+
+BODY = {
+    "tools": [
+        {
+            "type": "function",
+            "name": "f",
+            "parameters": {
+                "$defs": {"count": {"type": "integer"}, "loop": {"$ref": "#/$defs/loop"}, "a/b": {"type": "null"}},
+                "properties": {
+                    "string": {"type": "string"},
+                    "number": {"type": "number"},
+                    "either": {"type": ["string", "null"]},
+                    "nullable": {"type": "integer", "nullable": True},
+                    "any_of": {"anyOf": [{"type": "integer"}, {"anyOf": [{"type": "boolean"}]}]},
+                    "reference": {"$ref": "#/$defs/count", "description": "how many"},
+                    "escaped": {"$ref": "#/$defs/a~1b"},
+                    "loop": {"$ref": "#/$defs/loop"},
+                    "nowhere": {"$ref": "#/$defs/none"},
+                    "enum": {"enum": ["a", 1, 1.5, True, None, [], {}]},
+                    "const": {"const": 3},
+                    "open": {},
+                    "odd": True,
+                },
+                "allOf": [{"properties": {"part": {"type": "array"}}}],
+            },
+        },
+        {"type": "function", "function": {"name": "chat", "parameters": {"properties": {"x": {"type": "object"}}}}},
+        {
+            "type": "namespace",
+            "name": "crm",
+            "tools": [{"type": "function", "name": "get", "parameters": {"properties": {"id": {"type": "integer"}}}}],
+        },
+        "no tool",
+    ]
+}
+
+
+@each(
+    ("key", "types"),
+    [
+        ("string", {"string"}),
+        ("number", {"number"}),
+        ("either", {"string", "null"}),
+        ("nullable", {"integer", "null"}),
+        ("any_of", {"integer", "boolean"}),
+        ("reference", {"integer"}),
+        ("escaped", {"null"}),
+        ("loop", None),
+        ("nowhere", None),
+        ("enum", {"string", "integer", "number", "boolean", "null", "array", "object"}),
+        ("const", {"integer"}),
+        ("open", None),
+        ("odd", None),
+        ("part", {"array"}),
+        ("unknown", None),
+    ],
+)
+def test_types_come_from_the_schema(key, types):
+    assert Schemas.from_request(BODY).types("f", key) == types
+    assert Schemas.from_request(BODY).types("functions.f", key) == types
+
+
+def test_types_are_found_by_every_name_of_a_tool():
+    schemas = Schemas.from_request(BODY)
+    assert schemas.types("chat", "x") == {"object"}
+    assert schemas.types("crm__get", "id") == schemas.types("crm.get", "id") == {"integer"}
+    assert schemas.types("nobody", "x") is None
+    assert Schemas.from_request({}).types("f", "string") is None
+
+
+def test_a_tool_without_a_name_has_no_schema():
+    tools = [{"type": "function", "parameters": {}}, {"type": "function", "function": {"name": None}}, {"type": "web_search"}]
+    assert Schemas.from_request({"tools": [*tools, {"type": "namespace", "tools": tools}]}) == Schemas()
+
+
+def test_a_schema_without_a_bottom_says_nothing():
+    deep: dict[str, object] = {"type": "integer"}
+    for _ in range(100):
+        deep = {"anyOf": [deep], "allOf": [{"properties": {"x": deep}}]}
+    body = {"tools": [{"type": "function", "name": "f", "parameters": {"properties": {"x": deep}, **deep}}]}
+    assert Schemas.from_request(body).types("f", "x") is None
+
+
+@each(
+    ("text", "types", "value"),
+    [
+        ("a", {"string"}, '"a"'),
+        ("5", {"string"}, '"5"'),
+        (" 5\n", {"integer"}, "5"),
+        ("-007", {"integer"}, "-7"),
+        ("5.0", {"integer"}, "5"),
+        ("5.5", {"integer"}, "5.5"),
+        ("5,0", {"integer"}, '"5,0"'),
+        ("9" * 5000, {"integer"}, f'"{"9" * 5000}"'),
+        ("1_0", {"integer", "number"}, '"1_0"'),
+        ("5", {"number"}, "5"),
+        ("3.10", {"number"}, "3.10"),
+        ("1e3", {"number"}, "1e3"),
+        (".5", {"number"}, "0.5"),
+        ("+2.", {"number"}, "2.0"),
+        ("+1e999", {"number"}, '"+1e999"'),
+        ("NaN", {"number"}, '"NaN"'),
+        ("true", {"number"}, "true"),
+        ("True", {"boolean"}, "true"),
+        ("0", {"boolean"}, "false"),
+        ("yes", {"boolean"}, '"yes"'),
+        ("null", {"string", "null"}, "null"),
+        ("NULL", {"null"}, "null"),
+        ("None", {"object", "null"}, "null"),
+        ("None", {"string"}, '"None"'),
+        ("None", {"object"}, '"None"'),
+        ("nil", {"null"}, '"nil"'),
+        ('{"a": 1.0}', {"object"}, '{"a": 1.0}'),
+        ("[1, 2]", {"object"}, "[1, 2]"),
+        ("[1, 2]", {"string", "object"}, '"[1, 2]"'),
+        ("[1, 2]", {"array"}, "[1, 2]"),
+        ("{'a': 1}", {"object"}, '{"a":1}'),
+        ("{'a': {'b': None}, 'a': -1.5}", {"object"}, '{"a":{"b":null},"a":-1.5}'),
+        ("['a', \"it's\", True, false, (-2,), '\\d\\n']", {"array"}, '["a","it\'s",true,false,[-2],"\\\\d\\n"]'),
+        ("(1, 2)", {"array"}, "[1,2]"),
+        ("{'a'}", {"object"}, "\"{'a'}\""),
+        ("{1: 2}", {"object"}, '"{1: 2}"'),
+        ("{**a}", {"object"}, '"{**a}"'),
+        ("[x]", {"array"}, '"[x]"'),
+        ("[1e999]", {"array"}, '"[1e999]"'),
+        ("['a'", {"array"}, "\"['a'\""),
+        ("5", {"string", "integer"}, "5"),
+        ("five", {"string", "integer"}, '"five"'),
+        ('{"a"', {"object", "array"}, '"{\\"a\\""'),
+        ("x", {"unheard of"}, '"x"'),
+        ("[null]", {"any"}, "[null]"),
+        ("x y", {"any"}, '"x y"'),
+    ],
+)
+def test_a_value_is_of_the_first_type_that_fits(text, types, value):
+    assert convert(text, frozenset(types)) == value
+
+
+@given(st.text(), st.sets(st.sampled_from(["null", "integer", "number", "boolean", "object", "array", "any", "string"])))
+def test_whatever_a_value_says_it_is_json(text, types):
+    orjson.loads(convert(text, frozenset(types)))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_a_string_can_be_escaped_in_pieces(chunks):
+    assert orjson.loads(f'"{"".join(map(escape_json, chunks))}"') == "".join(chunks)
+    assert quote_json("".join(chunks)) == convert("".join(chunks), STRING)
+
+
+def test_half_a_character_is_replaced():
+    assert quote_json("a\ud800") == '"a\ufffd"'
+
+
+def test_types_may_have_the_names_of_python():
+    properties = {name: {"type": name} for name in ("int", "Float", "bool", "LIST", "tuple", "dict", "str", "None")}
+    schemas = Schemas.from_request({"tools": [{"type": "function", "name": "f", "parameters": {"properties": properties}}]})
+    types = ["integer", "number", "boolean", "array", "array", "object", "string", "null"]
+    assert [schemas.types("f", name) for name in properties] == [{name} for name in types]

@@ -1,13 +1,22 @@
 """Checkpoints that say how they write: their `response_template` becomes a family, or a reason why it cannot."""
 
+import json
+import sys
+
 import pytest
 from each import each
 from families.properties import REQUEST, cut
+from hypothesis import given
+from hypothesis import strategies as st
 from recovery.notation import answer, call, items, reasoning, run
 
-from interlock.parsers import Chunk
+from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
+from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, Tagged, parser_for
 from interlock.parsers.families import FamilyParser, ParserSettings
 from interlock.parsers.families.response_template import compile_template
+from interlock.parsers.harmony_framing import HarmonyTrigger
+from interlock.parsers.harmony_vocabulary import Characters, TokenText, vocabulary
+from interlock.parsers.item_writers import InputDecoder
 
 NAMED = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
 ENVELOPE = {"type": "function", "function": "{content}"}
@@ -131,3 +140,202 @@ def changed(fields, **changes):
 def test_what_cannot_be_compiled_is_refused_with_the_reason(fields, reason):
     with pytest.raises(ValueError, match=reason.replace("{", r"\{").replace("(", r"\(") if "\\" not in reason else reason):
         compiled(fields)
+
+
+# The format names its parser, and a wrong format is answered with the right one
+
+
+@pytest.mark.parametrize(
+    ("format_", "message"),
+    [
+        ("hermes", r"^'hermes' is a family, not a format: did you mean Tagged\('hermes'\)\?$"),
+        ("deepseek_v3", r"did you mean Tagged\('deepseek_v3'\)\?$"),
+        ("qwen3", r"^'qwen3' is a family's reasoning, not a format: did you mean Tagged\(reasoning_parser='qwen3'\)\?$"),
+        (
+            "chatml",
+            r"^unknown format 'chatml': give 'chat', 'harmony', 'responses', 'text', or Tagged\(FAMILY\) with one of ",
+        ),
+        (None, r"^unknown format 'None'"),
+    ],
+)
+def test_an_unknown_format_is_answered_with_what_could_be_meant(format_, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        parser_for(format_, {})
+
+
+def decode(text: str, size: int, key: str = "input") -> str:
+    decoder = InputDecoder(key)
+    return "".join(decoder.feed(text[at : at + size]) for at in range(0, len(text), size)) + decoder.end()
+
+
+@each("size", [1, 2, 3, 1000])
+@each(
+    ("written", "text"),
+    [
+        ('{"input": "a\\nb"}', "a\nb"),
+        (' {\n"input" : "a\\u00e9\\ud83d\\ude00\\/\\"" } ', 'aé😀/"'),
+        ('{"input": ""}', ""),
+        ("", ""),
+        ("bare text", "bare text"),
+        ('{"inpu', '{"inpu'),
+        ('{"other": "a"}', '{"other": "a"}'),
+        ('{"input": 3}', '{"input": 3}'),
+        ('{"input": "a\\x"}', "a\\x"),
+        ('{"input": "a\\uzz"}', "a\\uzz"),
+        ('{"input": "a\\n\\x\\t\\ud83d\\n\\u00e9\n\\n"}', "a\n\\x\t\ufffd\n\u00e9\n\n"),
+        ('{"input": "a\\ud83d!"}', "a\ufffd!"),
+        ('{"input": "a\\ud83d\\n"}', "a\ufffd\n"),
+        ('{"input": "a\\ud83d\\u0041"}', "a\ufffdA"),
+        ('{"input": "a\\ude00"}', "a\ufffd"),
+        ('{"input": "a\\u00', "a\\u00"),
+        ('{"input": "a', "a"),
+        ('{"input": "a", "reason": "x"}', "a"),
+        ('{"input": "a", "b": {"c": [1, "}"]}} ', "a"),
+        ('{"reason": "x", "input": "a\\n\\u00e9"}', "a\né"),
+        ('{"reason": "x", "input": 3}', '{"reason": "x", "input": 3}'),
+        ('{"reason": "x", "input": "a"', '{"reason": "x", "input": "a"'),
+        ('{"input": "a", "b"', 'a, "b"'),
+        ('{"input": "a"} and more', "a} and more"),
+        ("{ return 1 }", "{ return 1 }"),
+    ],
+)
+def test_an_input_is_decoded(written: str, text: str, size: int):
+    assert decode(written, size) == text
+
+
+def test_the_string_can_have_another_name():
+    assert decode('{"code": "1"}', 1, "code") == "1"
+
+
+def test_an_object_waits_for_its_end_and_other_text_does_not():
+    assert InputDecoder().feed('{"reason": "x"') == ""
+    assert InputDecoder().feed("{ return 1 }") == "{ return 1 }"
+
+
+@given(st.text(), st.integers(1, 9), st.booleans())
+def test_any_text_survives_being_wrapped_into_json(text, size, ascii_only):
+    expected = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert decode(json.dumps({"input": text}, ensure_ascii=ascii_only), size) in (text, expected)
+
+
+@given(st.text(alphabet=st.sampled_from('{}"input: \\ud83e0a')), st.integers(1, 5))
+def test_any_partition_gives_the_same_input(text, size):
+    for written in (text, '{"input": "' + text):
+        assert decode(written, size) == decode(written, 1000)
+
+
+OPEN = Open("message", {"phase": "final_answer"})
+
+
+def test_all_text_is_the_answer():
+    parser = PlainParser()
+    assert parser.feed(Chunk([1])) == []
+    assert parser.feed(Chunk([2], "It")) == [OPEN, "It"]
+    assert parser.feed(Chunk([3], " is")) == [" is"]
+    assert parser.end("stop", Usage(input_tokens=4)) == [Close(), EndTurn("stop", Usage(input_tokens=4, output_tokens=3))]
+
+
+def test_a_cut_answer_is_left_open_and_another_turn_can_follow():
+    parser = PlainParser()
+    parser.feed(Chunk((), "It"))
+    assert parser.end("length", Usage(output_tokens=9)) == [EndTurn("length", Usage(output_tokens=9))]
+    assert parser.feed(Chunk((), "is")) == [OPEN, "is"]
+
+
+def test_a_turn_without_text_has_no_item():
+    assert PlainParser().end("stop", Usage()) == [EndTurn("stop", Usage())]
+
+
+def test_log_probabilities_wait_for_their_text():
+    first, second, third = {"token": "\ufffd"}, {"token": "\ufffd"}, {"token": "x"}
+    parser = PlainParser()
+    assert parser.feed(Chunk([1], logprobs=[first])) == []
+    assert parser.feed(Chunk([2], "é", [second])) == [OPEN, Text("é", [first, second])]
+    assert parser.feed(Chunk([3], logprobs=[third])) == []
+    assert parser.end("stop", Usage()) == [Text("", [third]), Close(), EndTurn("stop", Usage(output_tokens=3))]
+
+
+@pytest.mark.parametrize(("format", "kind"), [("harmony", HarmonyParser), ("vllm", ChatParser), ("text", PlainParser)])
+def test_there_is_a_parser_for_each_format(format, kind):  # noqa: A002 - the word of the recordings
+    assert isinstance(parser_for(format, {}), kind)
+
+
+FORMATS = ["chat", "harmony", "responses", "text", Tagged("hermes")]
+
+
+@pytest.mark.parametrize(
+    ("format", "chunk"),
+    [
+        ("chat", Chunk(text="hi")),
+        ("chat", Chunk("hi")),
+        ("harmony", Chunk("hi")),
+        ("responses", Chunk(text="hi")),
+        ("responses", Chunk("hi")),
+        ("text", Chunk(delta={"content": "hi"})),
+        (Tagged("hermes"), Chunk("hi")),
+        (Tagged("hermes"), Chunk(delta={"content": "hi"})),
+    ],
+    ids=str,
+)
+def test_a_chunk_without_what_the_parser_reads_is_refused(format, chunk):  # noqa: A002 - as above
+    reads = {"chat": "delta", "harmony": "token_ids", "responses": "delta"}.get(format, "text")
+    with pytest.raises(TypeError, match=f"^this parser reads a chunk's {reads}, but got Chunk"):
+        parser_for(format, {}).feed(chunk)
+
+
+@each("reason", ["tool_calls", "function_call"])
+@each("format", FORMATS, ids=str)
+def test_a_turn_ends_by_the_finish_reasons_of_chat_completions(format, reason):  # noqa: A002 - as above
+    assert parser_for(format, {}).end(reason, Usage()) == parser_for(format, {}).end("stop", Usage())
+
+
+def test_a_family_parser_shows_its_state():
+    parser = parser_for(Tagged("hermes"), {})
+    parser.feed(Chunk(text="Hi <tool"))
+    assert repr(parser) == "<FamilyParser in 'content'>"
+
+
+@each(
+    ("token", "meaning"),
+    [
+        (0, "!"),
+        (127, b"\xc3"),
+        (200_006, HarmonyTrigger.START),
+        (200_002, HarmonyTrigger.RETURN),
+        (199_999, HarmonyTrigger.RETURN),
+        (200_013, HarmonyTrigger.STRAY),
+        (201_088, HarmonyTrigger.STRAY),
+        (300_000, HarmonyTrigger.STRAY),
+        (-1, HarmonyTrigger.STRAY),
+        (2**40, HarmonyTrigger.STRAY),
+    ],
+)
+def test_an_id_has_a_meaning(token: int, meaning: object):
+    assert vocabulary().read(token) == meaning
+    assert vocabulary().read(token) == meaning
+
+
+def test_ids_without_a_meaning_are_not_remembered():
+    before = len(vocabulary()._cache)
+    vocabulary().read(12_345_678)
+    assert len(vocabulary()._cache) == before
+
+
+def test_there_is_one_vocabulary():
+    assert vocabulary() is vocabulary()
+
+
+def test_a_missing_vocabulary_is_an_error_that_names_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai_harmony", None)
+    with pytest.raises(ModuleNotFoundError, match=r"^the format 'harmony' needs its vocabulary: pip install oss-harmony$"):
+        vocabulary.__wrapped__()
+
+
+def test_a_character_comes_with_all_of_its_tokens():
+    characters = Characters()
+    first, second = {"token": "a"}, {"token": "b"}
+    assert not characters.feed(b"x\xe2\x82", first)
+    assert characters.pending
+    assert characters.feed(b"\xac", second)
+    assert characters.take() == TokenText("x€", [first, second], 2)
+    assert not characters.pending

@@ -1,9 +1,13 @@
 """Tools, items and later turns that vLLM would refuse reach it in a form that it renders."""
 
+import apis
 import httpx
 import pytest
-from playing import body, judged, stream
-from turns import DONE, FUNCTION, Turn
+from clients import hosts
+from playing import TIMEOUT, body, events, judged, stream, verdict
+from turns import DONE, FUNCTION, HARMONY, PARSED, Turn
+
+from interlock.parsers.families.reference_encoders import WrittenItem
 
 SKY = {"type": "namespace", "name": "sky", "description": "Above.", "tools": [FUNCTION, {"type": "custom", "name": "write"}]}
 TOOLS = [SKY, {"type": "shell"}, {"type": "web_search"}, {"type": "image_generation"}]
@@ -75,3 +79,42 @@ def test_items_of_other_servers_are_read_and_an_unknown_one_is_refused(server):
     refused = httpx.post(f"{server.url}/v1/responses", json={**request, "input": [{"type": "teleport"}]}, timeout=60)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].type")
     assert "'teleport'" in refused.json()["error"]["message"]
+
+
+# Messages and Chat Completions on real engines: a turn is legal, says what the model wrote, and is the same in one piece
+
+
+TURNS = [
+    *(pytest.param("harmony", turn, id=turn.name) for turn in HARMONY[::3]),
+    *(pytest.param("parsed", turn, id=turn.name) for turn in PARSED[::3]),
+]
+
+
+@pytest.mark.parametrize("api", ["messages", "chat"])
+@pytest.mark.parametrize(("server", "turn"), TURNS, indirect=["server"])
+def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn, api):
+    request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
+    data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
+    bodies = events(data)
+    assert [str(finding) for finding in verdict(data, api=api).findings] == []
+    output, reason = apis.read_stream(api, bodies)
+    assert apis.matches(output, turn.output), output
+    assert (reason == "error") is (turn.status == "failed")
+    assert api == "messages" or reason == "error" or bodies[-1]["usage"]
+    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
+    assert answer.status_code == (500 if reason == "error" else 200)
+    assert apis.is_same(api, (output, reason), answer.json())
+
+
+# A host in vLLM of the tests of clients starts and writes its turns; `make test-clients`, which has four, runs by hand
+
+
+def test_a_host_of_the_clients_in_vllm_writes_its_turns(tmp_path):
+    turn = [WrittenItem("reasoning", "Hm."), WrittenItem("message", "one two STOPHERE three")]
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "stop": ["STOPHERE"]}
+    with hosts.InVllm("gpt_oss-turns", hosts.harmony, "question", tmp_path) as started, started([turn]) as scripted:
+        completion = httpx.post(f"{scripted.url}/v1/chat/completions", json=body, timeout=120).json()
+        prompts = scripted.prompts()
+    message = completion["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Hm.", "one two ")
+    assert len(prompts) == 1

@@ -38,3 +38,17 @@ def test_the_files_import_the_packages_that_the_page_names() -> None:
             imported |= {name.partition(".")[0] for name in names}
     optional = {"openai", "transitions"}  # imported by a conversion each, when it is asked for
     assert imported - {*sys.stdlib_module_names, "interlock"} - optional == {"attrs", "msgspec", "orjson"}
+
+
+# The page about a server of one's own: its pieces of code run, one after another, and make a legal stream
+
+
+EMBEDDING_PAGE = (Path(__file__).parents[2] / "docs" / "embedding.md").read_text("utf-8")
+
+
+def test_the_pieces_of_code_run_one_after_another() -> None:
+    known = {}
+    for code in re.findall(r"```python\n(.*?)```", EMBEDDING_PAGE, re.DOTALL):
+        exec(code, known)  # noqa: S102 - our own text
+    assert known["driver"].response["status"] == "completed"
+    assert known["driver"].response["output"][0]["content"][0]["text"] == "It rains."

@@ -1,5 +1,11 @@
 """The spans of a gateway and of the server behind it, with the SDK of OpenTelemetry, which keeps them in memory."""
 
+import ast
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
 import httpx
 import pytest
 from live.agents import ask, calling, mcp
@@ -8,8 +14,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from websockets.sync.client import connect
 
-from interlock.serving import traces
+import interlock
+from interlock.serving import metrics, traces
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
@@ -123,3 +133,210 @@ def test_a_failure_of_the_upstream_is_the_error_of_its_call(serve, spans) -> Non
     assert answer.status_code == 502
     errors = {key[:2]: value[2].get("error.type") for key, value in spans().items()}
     assert errors == {("chat m", "CLIENT"): "upstream_unreachable", ("chat m", "SERVER"): "ApiError"}
+
+
+# What `/metrics` has after what a server did, as differences of whole pages
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def samples(text):
+    """The values of a page by name and labels, of histograms the counts only; their other lines would take a second to parse."""
+    text = re.sub(r"^\w+_(bucket|created)\{.*\n", "", text, flags=re.MULTILINE)
+    return {
+        (sample.name, *sample.labels.items()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith(("interlock_", "gen_ai_", "mcp_")) and not sample.name.endswith(("_bucket", "_created"))
+    }
+
+
+def page():
+    text, _ = metrics.page("")
+    return samples(text.decode())
+
+
+@contextmanager
+def changed():
+    """Fill a dictionary with what changes within the context, without the sums of times."""
+    before, result = page(), {}
+    yield result
+    result |= {
+        " ".join([key[0], *(value for _, value in key[1:] if value)]): value - before.get(key, 0)
+        for key, value in page().items()
+        if value != before.get(key, 0) and not key[0].endswith("_seconds_sum")
+    }
+
+
+def ask_for(url, **body):
+    return httpx.post(f"{url}/v1/responses", json={"model": MODEL, "input": "Hello", **body})
+
+
+def test_a_response_through_a_gateway_is_counted_by_both_servers(serve) -> None:
+    with changed() as counts, serve(EmbeddedEngine()) as upstream:
+        port = upstream.rpartition(":")[2]
+        settings = UpstreamSettings(url=f"{upstream}/v1", api="responses", aliases={"fast": MODEL})
+        with serve(Gateway([upstream_of(settings)])) as url:
+            body = ask_for(url, model="fast", stream=True).text
+            assert "response.completed" in body
+            assert samples(httpx.get(f"{url}/metrics").text).keys() >= {("interlock_open_streams",)}
+    client, server = "chat openai fast", f"127.0.0.1 {port}"
+    assert counts == {
+        "interlock_responses_total fast completed": 1,
+        f"interlock_responses_total {MODEL} completed": 1,
+        **{
+            f"interlock_events_total response.{name}": 2 * count
+            for name, count in {
+                "created": 1,
+                "in_progress": 1,
+                "output_item.added": 2,
+                "content_part.added": 2,
+                "reasoning_text.delta": body.count("event: response.reasoning_text.delta"),
+                "reasoning_text.done": 1,
+                "output_text.delta": body.count("event: response.output_text.delta"),
+                "output_text.done": 1,
+                "content_part.done": 2,
+                "output_item.done": 2,
+                "completed": 1,
+            }.items()
+        },
+        "interlock_items_total reasoning completed": 2,
+        "interlock_items_total message completed": 2,
+        **{f"interlock_tokens_total {name} {kind}": count for kind, count in TOKENS.items() for name in ("fast", MODEL)},
+        **{
+            f"gen_ai_server_{name}_seconds_count chat interlock {model}": 1
+            for name in ("request_duration", "time_to_first_token", "time_per_output_token")
+            for model in ("fast", MODEL)
+        },
+        f"gen_ai_client_operation_duration_seconds_count {client} {server}": 1,
+        **{f"gen_ai_client_token_usage_count {client} {kind} {server}": 1 for kind in TOKENS},
+        **{f"gen_ai_client_token_usage_sum {client} {kind} {server}": count for kind, count in TOKENS.items()},
+    }
+
+
+TOKENS = {"input": 7, "output": 17}
+"""What the embedded engine counts for the request of `ask_for`."""
+
+
+def test_ends_have_a_status_and_a_reason(serve) -> None:
+    with changed() as counts, serve(EmbeddedEngine()) as url:
+        ask_for(url, max_output_tokens=16)
+    assert [key for key in counts if key.startswith("interlock_responses")] == [
+        f"interlock_responses_total {MODEL} max_output_tokens incomplete"
+    ]
+
+
+def test_a_response_in_progress_is_an_open_stream(serve) -> None:
+    with (
+        serve(EmbeddedEngine(rate=1)) as url,
+        httpx.stream("POST", f"{url}/v1/responses", json={"model": MODEL, "input": "Hello", "stream": True}) as answer,
+    ):
+        chunks = answer.iter_bytes()
+        next(chunks)
+        assert samples(httpx.get(f"{url}/metrics").text)[("interlock_open_streams",)] == 1
+
+
+def test_refused_requests_have_a_reason_that_is_known(serve) -> None:
+    with changed() as counts, serve(EmbeddedEngine(), api_key=["k"]) as url:
+        headers = {"authorization": "Bearer k"}
+        httpx.post(f"{url}/v1/responses", json={"model": MODEL, "input": "Hello"})
+        httpx.post(f"{url}/v1/responses", json={"model": "gone", "input": "Hello"}, headers=headers)
+        httpx.post(f"{url}/v1/responses", json={"model": MODEL}, headers=headers)
+        httpx.get(f"{url}/v1/nothing", headers=headers)
+    assert counts == {
+        f"interlock_refused_requests_total {reason}": 1
+        for reason in ("invalid_api_key", "model_not_found", "missing_required_parameter", "http_404")
+    }
+
+
+def test_sockets_and_their_lanes_are_counted(serve) -> None:
+    before = page()
+    with (
+        changed() as counts,
+        serve(EmbeddedEngine()) as url,
+        connect(f"{url.replace('http', 'ws', 1)}/v1/responses") as socket,
+    ):
+        socket.send(f'{{"type": "response.create", "model": "{MODEL}", "input": "Hello", "stream_id": "a"}}')
+        while "response.completed" not in socket.recv():
+            pass
+        values, keys = page(), [(f"interlock_websocket_{name}",) for name in ("connections", "lanes")]
+        assert [values[key] - before.get(key, 0) for key in keys] == [1, 1]
+        socket.send("{")
+        assert "error" in socket.recv()
+    assert [key for key in counts if "socket" in key or "refused" in key] == ["interlock_refused_requests_total invalid_json"]
+
+
+def test_calls_of_tools_and_of_mcp_servers_are_timed() -> None:
+    with running(Workshop().server().streamable_http_app()) as base, changed() as counts:
+        ask(calling("mcp.shop.echo", '{"text": "a"}'), tools=[mcp(f"{base}/mcp")])
+        ask(calling("mcp.shop.broken", "{}"), tools=[mcp(f"{base}/mcp")])
+    assert {key: value for key, value in counts.items() if key.startswith(("gen_ai_execute", "mcp"))} == {
+        "gen_ai_execute_tool_duration_seconds_count execute_tool other": 1,
+        "gen_ai_execute_tool_duration_seconds_count ToolFailedError execute_tool other": 1,
+        "mcp_client_operation_duration_seconds_count initialize": 2,
+        "mcp_client_operation_duration_seconds_count tools/list": 2,
+        "mcp_client_operation_duration_seconds_count tools/call": 2,
+    }
+
+
+def status(url, key=None):
+    return httpx.get(f"{url}/metrics", headers={} if key is None else {"authorization": f"Bearer {key}"}).status_code
+
+
+def test_the_page_needs_a_key_where_the_server_needs_one(serve) -> None:
+    with serve(EmbeddedEngine()) as url:
+        assert status(url) == 200
+    with serve(EmbeddedEngine(), api_key=["k"]) as url:
+        assert [status(url), status(url, "other"), status(url, "k")] == [401, 401, 200]
+    with serve(EmbeddedEngine(), api_key=["k"], metrics_key="m") as url:
+        assert [status(url), status(url, "k"), status(url, "m")] == [401, 401, 200]
+    with serve(EmbeddedEngine(), metrics_key="m") as url:
+        assert [status(url), status(url, "m"), ask_for(url).status_code] == [401, 200, 200]
+
+
+def test_no_key_that_a_gateway_only_passes_on_reads_the_page(serve) -> None:
+    gateway = Gateway([upstream_of(UpstreamSettings(url="http://127.0.0.1:9/v1", pass_key=True))])
+    with serve(gateway) as url:
+        assert [status(url), status(url, "any")] == [401, 401]
+    with serve(gateway, metrics_key="m") as url:
+        assert [status(url, "any"), status(url, "m")] == [401, 200]
+
+
+def test_without_the_package_nothing_is_counted_and_the_page_says_how_to_get_it(serve, monkeypatch) -> None:
+    with monkeypatch.context() as context:
+        context.setitem(sys.modules, "prometheus_client", None)
+        assert metrics._registered.__wrapped__() == ({}, {})
+    before = samples(generate_latest().decode())
+    monkeypatch.setattr(metrics, "_registered", lambda: ({}, {}))
+    for cached in ("_number", "_histogram"):
+        monkeypatch.setattr(metrics, cached, getattr(metrics, cached).__wrapped__)
+    with serve(EmbeddedEngine()) as url:
+        assert ask_for(url).json()["status"] == "completed"
+        answer = httpx.get(f"{url}/metrics")
+    assert samples(generate_latest().decode()) == before
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        404,
+        "This server has no metrics: install interlock[metrics].",
+    )
+
+
+def test_every_code_of_an_error_is_a_label() -> None:
+    """Codes are the argument `code`, and the third one of `invalid`."""
+    codes = set()
+    for path in (Path(interlock.__file__).parent / "serving").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"ApiError", "invalid"}:
+                values = [each.value for each in node.keywords if each.arg == "code"]
+                values += node.args[2:3] if node.func.id == "invalid" else []
+                codes |= {each.value for each in values if isinstance(each, ast.Constant) and each.value}
+    assert codes - metrics.CODES == set()
+    assert (metrics.known_code("their_own_code"), metrics.known_code(None, "http_500")) == ("other", "http_500")
+
+
+def test_the_page_of_the_documentation_has_every_metric() -> None:
+    text = (DOCS / "metrics.md").read_text("utf-8")
+    for metric in metrics.METRICS.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        assert f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |" in text
+    assert text.count("\n| `interlock_") + text.count("\n| `gen_ai_") + text.count("\n| `mcp_") == len(metrics.METRICS)

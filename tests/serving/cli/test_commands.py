@@ -5,6 +5,8 @@ import base64
 import gc
 import json
 import os
+import re
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -19,13 +21,21 @@ from live.command import serve_command
 from openai import OpenAI
 
 import interlock
+from interlock.diagram import RENDERERS
+from interlock.events.items import ITEMS
+from interlock.judges import Acceptor
+from interlock.parsers.harmony_framing import HARMONY
 from interlock.serving import cli
 from interlock.serving.build import build
+from interlock.serving.cli import commands
 from interlock.serving.cli.commands import COMMANDS, app
+from interlock.serving.cli.machines import process_graphs, stream_graphs
+from interlock.serving.cli.main import main
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_frames, replay_response
 from interlock.serving.http import server
 from interlock.serving.settings import Settings, SettingsError
+from interlock.serving.store import StoredResponse, open_store
 
 RECORDINGS = Path(__file__).parents[2] / "corpus" / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -367,3 +377,215 @@ def test_the_completion_is_by_default_for_the_users_shell(monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "interlock.serving.cli.commands")
     own = import_module("interlock.serving.cli.commands").app
     assert "_INTERLOCK_COMPLETE=fish_complete" in CliRunner().invoke(own, ["--show-completion"]).stdout
+
+
+# The command names a missing package
+
+
+LEGAL = Path(__file__).parents[2] / "corpus" / "legal"
+
+
+def run_main(monkeypatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["interlock", *arguments])
+    main()
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "extra"),
+    [
+        ("click", "click", "cli"),
+        ("openai_harmony", "oss-harmony", "cli"),
+        ("uvicorn", "uvicorn", "serve"),
+        ("mcp_types", "mcp", "serve"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch, package, name, extra) -> None:
+    def run_without():
+        raise ModuleNotFoundError(name=f"{package}.part")
+
+    monkeypatch.setattr(commands, "run", run_without)
+    everything = f"in a checkout of Interlock, pip install '.[{extra}]' installs everything"
+    message = re.escape(f"interlock: this command needs {package}: pip install {name} ({everything})")
+    with pytest.raises(SystemExit, match=f"^{message}$"):
+        run_main(monkeypatch, "serve")
+
+
+def test_a_missing_module_of_interlock_is_an_internal_error(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "interlock.serving.cli.commands", None)
+    with pytest.raises(SystemExit) as ended:
+        run_main(monkeypatch, "--help")
+    assert ended.value.code == 2
+    assert "ModuleNotFoundError: import of interlock.serving.cli.commands halted" in capsys.readouterr().err
+
+
+def test_an_internal_error_is_no_verdict(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(Acceptor, "feed", lambda *_: {}["lost"])
+    with pytest.raises(SystemExit) as ended:
+        run_main(monkeypatch, "check", str(LEGAL / "message.sse"))
+    assert ended.value.code == 2
+    assert "KeyError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_printed_in_every_install(monkeypatch, capsys, option) -> None:
+    monkeypatch.setitem(sys.modules, "click", None)
+    run_main(monkeypatch, option)
+    assert capsys.readouterr().out == f"interlock {interlock.__version__}\n"
+
+
+def test_an_output_that_cannot_be_written_ends_a_command(monkeypatch) -> None:
+    with Path("/dev/full").open("w") as output, Path("/dev/full").open("w") as errors:
+        monkeypatch.setattr(sys, "stdout", output)
+        monkeypatch.setattr(sys, "stderr", errors)
+        with pytest.raises(SystemExit) as ended:
+            run_main(monkeypatch, "check", str(LEGAL / "message.sse"), "--json")
+    assert ended.value.code == 2
+
+
+def test_a_command_with_closed_output_has_its_usual_status(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as ended:
+        run_main(monkeypatch, "check", str(LEGAL / "message.sse"))
+    assert ended.value.code == 0
+
+
+def test_an_interrupted_command_ends_and_a_second_interrupt_ends_it_silently(monkeypatch) -> None:
+    number = signal.getsignal(signal.SIGINT)
+
+    def interrupt():
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(commands, "run", interrupt)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run_main(monkeypatch)
+        assert (ended.value.code, signal.getsignal(signal.SIGINT)) == (130, signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGINT, number)
+
+
+# `interlock diagram` draws every lifecycle and the framing of harmony from the tables that run
+
+
+GRAPHS = {**stream_graphs(), **process_graphs()}
+
+
+def draw(*arguments: str):
+    return CliRunner().invoke(app, ["diagram", *arguments])
+
+
+def test_every_kind_of_item_the_response_the_framing_and_the_machines_of_the_hosts_can_be_drawn() -> None:
+    assert set(GRAPHS) == {"response", "harmony", *ITEMS, *process_graphs()}
+
+
+def test_the_framing_is_drawn_row_by_row() -> None:
+    drawn = {
+        (source, trigger, dest, label.events)
+        for edge in GRAPHS["harmony"].edges
+        for source, dest in GRAPHS["harmony"].ends(edge)
+        for label in edge.labels
+        for trigger in label.triggers
+    }
+    assert drawn == {(edge.source, edge.trigger, edge.dest, edge.effects) for edge in HARMONY.edges}
+
+
+@pytest.mark.parametrize("form", RENDERERS)
+def test_a_diagram_is_written_in_the_requested_format(form) -> None:
+    result = draw("mcp_call", "--format", form)
+    assert (result.exit_code, result.stdout) == (0, RENDERERS[form](GRAPHS["mcp_call"]))
+
+
+def test_the_default_format_is_mermaid() -> None:
+    assert draw("response").stdout == RENDERERS["mermaid"](GRAPHS["response"])
+
+
+def test_without_a_kind_all_diagrams_are_listed() -> None:
+    lines = draw().stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == list(GRAPHS)
+    assert lines[0] == "response: 7 states, 12 edges"
+
+
+def test_an_unknown_kind_lists_the_known_ones() -> None:
+    result = draw("telepathy")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"interlock: no diagram of 'telepathy'; choose one of {', '.join(GRAPHS)}\n"
+
+
+# `interlock store` shows the contents of a store, sweeps and migrates it
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:{tmp_path / 'store.db'}"
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["store", *arguments])
+    return result.exit_code, result.output
+
+
+def fill(url, scenario):
+    async def run():
+        store = open_store(url)
+        await scenario(store)
+        await store.close()
+
+    asyncio.run(run())
+
+
+def ended(number):
+    return StoredResponse({"id": f"resp_{number}", "output": []}, ())
+
+
+def test_info_counts_the_contents_of_a_store(url) -> None:
+    async def scenario(store):
+        await store.put("", ended(1))
+        lease = await store.enqueue("", ended(2), "server-7")
+        await store.append(lease, 0, [b"event"])
+
+    fill(url, scenario)
+    code, output = call("info", "--store", url)
+    lines = output.splitlines()
+    assert code == 0
+    assert lines[0].startswith("SQLite 3.")
+    assert lines[1:] == [
+        "responses: 1 ended, 1 running",
+        "conversations: 0, items: 0, events: 1",
+        "resp_2 runs on server-7 (lease 1)",
+    ]
+
+
+def test_migrate_creates_the_store_in_an_empty_database(url) -> None:
+    Path(url.partition(":")[2]).touch()
+    assert [call("migrate", "--store", url) for _ in range(2)] == [
+        (0, "created with layout 2\n"),
+        (0, "layout 2 is up to date\n"),
+    ]
+
+
+def test_a_store_that_does_not_exist_is_not_created(url) -> None:
+    path = url.partition(":")[2]
+    for command in (["info"], ["sweep"], ["migrate"]):
+        code, output = call(*command, "--store", url)
+        assert (code, output.split()) == (2, f"interlock: {path} does not exist.".split())
+        assert not Path(path).exists()
+
+
+def test_info_shows_an_empty_store(url) -> None:
+    fill(url, lambda store: store.get("", "resp_1"))
+    assert call("info", "--store", url)[1].splitlines()[1:] == ["responses: none", "conversations: 0, items: 0, events: 0"]
+
+
+def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
+    fill(url, lambda store: store.put("", ended(1)))
+    assert call("sweep", "--store", url) == (0, "deleted 0 expired responses and 0 event logs\n")
+    assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 expired responses and 0 event logs\n")
+    monkeypatch.setenv("INTERLOCK_STORE", url)
+    assert call("migrate") == (0, "layout 2 is up to date\n")
+
+
+def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:
+    code, output = call("info", "--store", "mongodb://db")
+    assert (code, output.startswith("interlock: mongodb://db names no store")) == (2, True)
+    code, output = call("info", "--store", f"sqlite:{tmp_path / 'none' / 'store.db'}")
+    assert (code, output.split()[-3:]) == (2, ["does", "not", "exist."])

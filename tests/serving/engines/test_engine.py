@@ -1,14 +1,20 @@
 """What an engine has without writing it."""
 
 import asyncio
+import base64
+import struct
 
 import pytest
+from live.engines import ENCODING
 
 from interlock.parsers import Chunk
-from interlock.serving.engines.engine import Engine, EngineOutput, ModelFacts, Turn
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn
+from interlock.serving.engines.generation import fitting
+from interlock.serving.engines.harmony_tokens import tool_messages, turn_messages
 from interlock.serving.engines.script import ScriptRule, ScriptStep
 from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.engines.token_estimate import MAX_PATCHES, estimate, image_size, media_tokens
+from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, no_such_model
 from interlock.serving.requests.create import read_request
 
 
@@ -65,3 +71,180 @@ def test_an_engine_generates_a_turn_that_belongs_to_no_response() -> None:
     outputs = asyncio.run(generated())
     assert [output.chunk.delta for output in outputs] == [{"content": "Hi"}, {"content": " there"}]
     assert [output.finish_reason for output in outputs] == [None, "stop"]
+
+
+# With `truncation: auto`, the oldest turns are dropped if the prompt is too long, and for no other reason
+
+
+class Narrow:
+    """An engine that refuses prompts of more than one item with an error."""
+
+    def __init__(self, error):
+        self.error = error
+
+    async def count(self, turn):
+        if len(turn.items) > 1:
+            raise self.error
+        return 1
+
+
+def fitted(error):
+    """The number of items that are left of three."""
+    items = [{"role": "user", "content": f"{number}"} for number in range(3)]
+    request = read_request({"model": "m", "input": items, "truncation": "auto"})
+    turn = Turn(request, request.input, None)
+    return len(asyncio.run(fitting(Generation(Narrow(error), None), turn)).items)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PromptError("It is too long."),
+        invalid("input", "It does not fit.", "context_length_exceeded"),
+        ApiError(400, "The engine prompt length 9 exceeds the max_model_len 8. Please reduce prompt.", param="input"),
+        invalid("input_tokens", "This model's maximum context length is 8 tokens."),
+        ApiError(400, "the request exceeds the available context size", "exceed_context_size_error"),
+    ],
+)
+def test_the_oldest_turns_of_a_prompt_that_is_too_long_are_dropped(error):
+    assert fitted(error) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        invalid("input", "An image cannot be sent to this model.", "unsupported_value"),
+        invalid("input", "At most 0 image(s) may be provided in one prompt."),
+        no_such_model("m"),
+        ApiError(502, "The upstream server cannot be reached.", "server_error", code="upstream_unreachable"),
+    ],
+)
+def test_no_turn_is_dropped_for_another_reason(error):
+    assert fitted(error) == 3
+
+
+# The messages in the tokens of a gpt-oss turn, and the messages with the outputs of its tools
+
+
+RUN = "<|channel|>analysis to=python code<|message|>1<|call|>"
+CALL = "<|channel|>commentary to=functions.rail__trains <|constrain|>json<|message|>{}<|call|>"
+CODE = {"type": "code_interpreter_call", "output": "1\n"}
+SEARCH = {"type": "web_search_call", "output": "a page"}
+MCP = {"type": "mcp_call", "server_label": "rail", "name": "trains", "output": "10:15"}
+
+
+def tokens(text):
+    return ENCODING.encode(text, allowed_special="all")
+
+
+def replies(text, *items):
+    messages = tool_messages(tokens(text), [{"type": "reasoning"}, *items])
+    return [(each.author.name, each.channel, each.recipient, each.content[0].text) for each in messages]
+
+
+@pytest.mark.parametrize(
+    ("text", "item", "name", "channel"),
+    [
+        (RUN, CODE, "python", "analysis"),
+        (CALL, MCP, "functions.rail__trains", "commentary"),
+        (RUN.replace("analysis", "commentary"), CODE, "python", "commentary"),
+    ],
+)
+def test_a_tool_answers_under_the_name_and_in_the_channel_of_its_call(text, item, name, channel) -> None:
+    assert replies(text, item) == [(name, channel, "assistant", item["output"])]
+
+
+def test_a_tool_answers_under_its_usual_name_if_calls_and_items_differ() -> None:
+    malformed = "<|channel|><|channel|>Hi<|call|>"
+    assert replies(malformed, CODE, SEARCH, MCP) == [
+        ("python", "analysis", "assistant", "1\n"),
+        ("browser.search", "analysis", "assistant", "a page"),
+        ("functions.rail__trains", "commentary", "assistant", "10:15"),
+    ]
+
+
+def test_no_tool_answers_if_a_call_of_an_async_tool_is_pending() -> None:
+    assert replies(RUN, CODE, {"type": "function_call_output", "output": "later"}) == []
+
+
+def test_a_malformed_turn_is_one_message_with_all_of_its_text() -> None:
+    (message,) = turn_messages(tokens("<|channel|><|channel|>Hi<|call|>"))
+    assert (message.channel, message.content[0].text) == ("final", "Hi")
+
+
+# Media count by what models read of them, and not by the bytes of their base64
+
+
+def png(width, height, rest=b""):
+    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + rest
+
+
+GIF = b"GIF89a" + struct.pack("<HH", 320, 200)
+JPEG = b"\xff\xd8\xff\xe1\x00\x06Exif\xff\xc0\x00\x11\x08" + struct.pack(">HH", 480, 640)
+WEBP = {
+    b"VP8X": bytes(8) + (99).to_bytes(3, "little") + (49).to_bytes(3, "little"),
+    b"VP8L": bytes(4) + b"\x2f" + struct.pack("<I", 99 | 49 << 14),
+    b"VP8 ": bytes(7) + b"\x9d\x01\x2a" + struct.pack("<HH", 100, 50),
+}
+
+
+def encoded(data):
+    return base64.b64encode(data).decode()
+
+
+def image(data):
+    return {"type": "input_image", "image_url": f"data:image/png;base64,{encoded(data)}"}
+
+
+@pytest.mark.parametrize(
+    ("head", "size"),
+    [
+        (png(640, 480), (640, 480)),
+        (GIF, (320, 200)),
+        (JPEG, (640, 480)),
+        *((b"RIFF\0\0\0\0WEBP" + kind + rest, (100, 50)) for kind, rest in WEBP.items()),
+        (b"RIFF\0\0\0\0WEBPVP9 ", None),
+        (png(640, 480)[:20], None),
+        (JPEG[:12], None),
+        (b"\xff\xd8\x00", None),
+        (b"text", None),
+        (b"", None),
+    ],
+)
+def test_the_size_of_an_image_is_read_from_its_beginning(head, size) -> None:
+    assert image_size(head) == size
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        (image(png(640, 480)), 20 * 15),
+        (image(png(640, 480, bytes(1_000_000))), 20 * 15),
+        (image(png(1, 1)), 1),
+        (image(png(10_000, 10_000)), MAX_PATCHES),
+        (image(png(0, 9)), MAX_PATCHES),
+        ({"type": "input_image", "image_url": "data:image/png;base64,%%%ä"}, MAX_PATCHES),
+        ({"type": "input_image", "image_url": "https://example.org/a.png"}, MAX_PATCHES),
+        ({"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{encoded(GIF)}"}}, 10 * 7),
+        ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, MAX_PATCHES),
+        ({"type": "image_generation_call", "result": encoded(png(64, 64))}, 4),
+        ({"type": "input_file", "filename": "a.txt", "file_data": encoded(b"a" * 400)}, 101),
+        ({"type": "input_file", "file_data": f"data:text/plain;base64,{encoded(b'a' * 400)}"}, 101),
+        ({"type": "file", "file": {"filename": "a.pdf", "file_data": encoded(bytes(6_400))}}, 101),
+        ({"type": "input_audio", "input_audio": {"data": encoded(bytes(48_000)), "format": "wav"}}, 10),
+        ({"type": "input_audio", "input_audio": {"data": encoded(bytes(48_000)), "format": "mp3"}}, 30),
+        ({"type": "function_call_output", "output": [image(png(640, 480))]}, 20 * 15),
+        ({"type": "function_call_output", "result": "text", "data": "text", "url": "https://example.org"}, 0),
+        ({"type": "input_text", "text": "data:image/png;base64, is how it begins"}, 0),
+        ({"type": "function_call_output", "output": f"data:image/png;base64,{encoded(GIF)}"}, 0),
+        ({"type": "input_file", "file_url": f"data:text/plain;base64,{encoded(b'a' * 400)}"}, 100),
+        ({"type": "input_file", "file_url": "https://example.org/a.pdf"}, 0),
+    ],
+)
+def test_the_tokens_of_media(part, tokens) -> None:
+    assert media_tokens([{"content": [part]}]) == pytest.approx(tokens, abs=1)
+
+
+def test_an_estimate_counts_media_beside_the_text() -> None:
+    part = image(png(640, 480, bytes(1_000_000)))
+    assert estimate([part, "a" * 400]) == pytest.approx(300 + 100, abs=20)

@@ -1,21 +1,35 @@
 """A script is read from a file, refused with the place of a fault, and written from what an upstream answers."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
+from attrs import evolve
+from each import each
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from live.chunk_shapes import call, chunk
 from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
 
+from interlock.parsers import Chunk
 from interlock.serving.build import build
-from interlock.serving.engines.script import Conversation, ScriptError, ScriptStep, read_rules
+from interlock.serving.engines import scripted_engine
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.example_values import arguments_for, example
+from interlock.serving.engines.recordings import RecordedTurn, Recording
+from interlock.serving.engines.script import Conversation, Failure, ScriptError, ScriptRule, ScriptStep, read_rules, recorded_rule
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder, recorded_step
 from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
+from interlock.serving.requests.create import read_request
 from interlock.serving.settings import Settings, UpstreamSettings
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -180,3 +194,305 @@ def test_a_script_that_says_nothing_or_twice_is_refused(tmp_path, text, message)
     with pytest.raises(ScriptError) as failure:
         read_rules(path)
     assert message in str(failure.value)
+
+
+# Examples fit plain JSON schemas, strict schemas without a fitting example are refused, and the work is bounded
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SMALL = st.integers(0, 3)
+
+
+def optional(**members):
+    return st.fixed_dictionaries({}, optional=members)
+
+
+def joined(*parts):
+    return st.tuples(*parts).map(lambda dicts: {key: value for one in dicts for key, value in one.items()})
+
+
+BOUNDS = st.tuples(st.integers(-5, 5), st.integers(3, 9)).map(lambda pair: {"minimum": pair[0], "maximum": sum(pair)})
+LENGTHS = st.tuples(SMALL, SMALL).map(lambda pair: {"minLength": pair[0], "maxLength": sum(pair) + 1})
+COUNTS = st.tuples(SMALL, SMALL).map(lambda pair: {"minItems": pair[0], "maxItems": sum(pair) + 1})
+FORMATS = st.sampled_from(["date", "date-time", "email", "uuid", "uri", "ipv4", "of-the-future"])
+LEAVES = st.one_of(
+    joined(st.just({"type": "integer"}), st.one_of(st.just({}), BOUNDS), optional(multipleOf=st.sampled_from([1, 2, 3]))),
+    joined(st.just({"type": "number"}), st.one_of(st.just({}), BOUNDS), optional(multipleOf=st.sampled_from([0.5, 2]))),
+    joined(st.just({"type": "string"}), st.one_of(LENGTHS, optional(format=FORMATS))),
+    st.sampled_from(
+        [
+            {"type": "boolean"},
+            {"type": "null"},
+            {"type": ["null", "string"]},
+            {"enum": ["x", 1, None]},
+            {"const": {"k": [1]}},
+            {},
+            {"$ref": "#/$defs/node"},
+            {"exclusiveMinimum": 0, "exclusiveMaximum": 1, "type": "number"},
+        ]
+    ),
+)
+
+
+def grown(inner):
+    objects = joined(
+        st.just({"type": "object"}),
+        st.dictionaries(NAMES, inner, max_size=3).flatmap(
+            lambda named: optional(
+                properties=st.just(named),
+                required=st.just(sorted(named)[:1]),
+                additionalProperties=st.just({}),
+            )
+        ),
+    )
+    arrays = joined(st.just({"type": "array"}), st.one_of(st.just({}), COUNTS), optional(items=inner))
+    choices = st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(lambda branches: {"anyOf": branches}),
+        inner.map(lambda one: {"allOf": [one]}),
+        inner.map(lambda one: {"oneOf": [one]}),
+    )
+    return st.one_of(objects, arrays, choices)
+
+
+NODE = {
+    "type": "object",
+    "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+    "required": ["value", "next"],
+    "additionalProperties": False,
+}
+SCHEMAS = st.recursive(LEAVES, grown, max_leaves=6).map(lambda schema: {**schema, "$defs": {"node": NODE}})
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(SCHEMAS, st.sampled_from([None, "Paris", ""]))
+def test_a_plain_schema_is_filled_correctly(schema, text):
+    Draft202012Validator(schema).validate(example(schema, text))
+
+
+@each(
+    ("schema", "value"),
+    [
+        ({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}, {"city": "Paris"}),
+        ({"properties": {"city": {"type": "string"}, "unit": {"enum": ["c", "f"]}}}, {"city": "Paris", "unit": "c"}),
+        ({"properties": {"a": {}, "b": {}}, "required": ["b"]}, {"b": "Paris"}),
+        ({"type": "string", "maxLength": 3}, "Par"),
+        ({"type": "string", "minLength": 7}, "Paris.."),
+        ({"type": "string", "default": "Rome"}, "Rome"),
+        ({"type": "string", "format": "date"}, "2026-01-01"),
+        ({"type": "array", "items": {"type": "string"}}, ["Paris"]),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 3, "maxItems": 4}, [1, 1, 1]),
+        ({"type": "array", "prefixItems": [{"const": 1}, {"type": "boolean"}], "items": False}, [1, True]),
+        ({"type": "array", "uniqueItems": True, "items": {"type": "string"}}, ["Paris"]),
+        ({"type": "integer", "minimum": 10, "maximum": 20, "multipleOf": 7}, 14),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, 0.5),
+        ({"type": "integer", "exclusiveMinimum": 4}, 5),
+        ({"type": "integer", "exclusiveMaximum": -4}, -5),
+        ({"type": "integer", "maximum": -3}, -3),
+        ({"type": "number", "minimum": 0.5, "maximum": 0.75}, 0.625),
+        ({"type": "integer", "default": 42}, 42),
+        ({"minimum": 3}, 3),
+        ({"type": ["null", "boolean"]}, True),
+        ({"type": "null"}, None),
+        ({}, "Paris"),
+        ({"type": ["string", "null"], "enum": [None, "a"]}, "a"),
+        ({"anyOf": [{"type": "null"}, {"const": "b"}]}, "b"),
+        ({"description": "d", "allOf": [{"$ref": "#/definitions/a~1b"}], "definitions": {"a/b": {"const": 3}}}, 3),
+    ],
+)
+def test_a_value_is_plain_and_has_the_text_where_it_may(schema, value):
+    assert example(schema, "Paris") == value
+    Draft202012Validator(schema).validate(value)
+
+
+def test_deep_optional_members_are_left_out():
+    tree = {"properties": {"v": {"type": "integer"}, "child": {"$ref": "#"}}, "type": "object"}
+    assert example(tree) == {"v": 1, "child": {"v": 1, "child": {"v": 1, "child": {}}}}
+
+
+NO_SCHEMA = "a subschema that is neither an object nor `true`"
+CHAIN = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(17)}
+"""Each schema refers to the next one twice, so validation would visit the last one 131,072 times."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "string", "pattern": "^(P+)+$"}, "`pattern`"),
+        ({"not": {}}, "`not`"),
+        ({"if": {}, "then": False}, "`false`"),
+        ({"type": "object", "patternProperties": {"a": {}}}, "`patternProperties`"),
+        ({"type": "object", "unevaluatedProperties": False}, "`unevaluatedProperties`"),
+        ({"properties": {"a": {"contains": {}, "type": "array"}}}, "`contains`"),
+        ({"type": "array", "items": {}, "minItems": 2, "uniqueItems": True}, "`uniqueItems`"),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "`oneOf`"),
+        ({"allOf": [{"minimum": 3}, {"type": "integer", "maximum": 2}, {"minimum": 1}]}, "`minimum`"),
+        ({"enum": ["a"], "minLength": 2}, "`minLength`"),
+        ({"enum": []}, "`enum`"),
+        ({"type": "string", "format": "date", "maxLength": 3, "const": "2026"}, "`maxLength`"),
+        ({"type": "integer", "minimum": "x"}, "invalid keywords"),
+        ({"$ref": "#/$defs/a0", "$defs": {**CHAIN, "a17": {}}}, "so many values"),
+    ],
+)
+def test_an_example_that_does_not_fit_is_refused_if_strict_and_returned_otherwise(schema, reason):
+    with pytest.raises(PromptError) as error:
+        example(schema, "Paris")
+    assert str(error.value) == f"The embedded engine cannot fill a JSON schema with {reason}."
+    function = {"parameters": {"type": "object", "properties": {"a": schema}, "$defs": schema.get("$defs", {})}}
+    assert arguments_for(function, "Paris").keys() == {"a"}
+    with pytest.raises(PromptError):
+        arguments_for({**function, "strict": True})
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "integer", "minimum": 2, "maximum": 1}, "these limits of a number"),
+        ({"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 2}, "these limits of a number"),
+        ({"type": "number", "multipleOf": 5e-324, "minimum": 2}, "these limits of a number"),
+        ({"type": "object", "required": ["a"], "properties": {"a": False}}, NO_SCHEMA),
+        ({"type": "object", "required": ["a"], "additionalProperties": False}, NO_SCHEMA),
+        ({"type": "array", "minItems": 1, "items": [{}]}, NO_SCHEMA),
+        ({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}, "so many levels"),
+        ({"$ref": "#"}, "so many levels"),
+        ({"$ref": "#/nowhere"}, "a `$ref` that leads nowhere"),
+        ({"$ref": "http://127.0.0.1:9/schema"}, "a `$ref` that leads nowhere"),
+        ({"anyOf": []}, "an `anyOf` that lists no object"),
+        ({"anyOf": [False]}, "an `anyOf` that lists no object"),
+        ({"type": "thing"}, "an unknown `type`"),
+        ({"type": "string", "minLength": 10**12}, "this `minLength`"),
+        ({"type": "array", "minItems": 10**12}, "so many values"),
+        ({"properties": {f"p{n}": {"type": "string"} for n in range(20_000)}}, "so many values"),
+        ({"required": [f"p{n}" for n in range(3_000)]}, "so many values"),
+        ({"type": "array", "minItems": 900, "items": {"anyOf": [{}] * 3_000}}, "so many values"),
+    ],
+)
+def test_a_schema_without_an_example_is_refused_strict_or_not(schema, reason):
+    for strict in (True, False):
+        with pytest.raises(PromptError) as error:
+            example(schema, "Paris", strict=strict)
+        assert str(error.value) == f"The embedded engine cannot fill a JSON schema with {reason}."
+
+
+WORDS = st.sampled_from(
+    [
+        *("type", "properties", "required", "items", "enum", "const", "anyOf", "allOf", "$ref", "not", "if", "then", "pattern"),
+        *("format", "minimum", "minItems", "multipleOf", "maxLength"),
+    ]
+)
+GARBAGE = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), WORDS, st.just("#")),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(WORDS, inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(WORDS, GARBAGE, max_size=4), st.booleans())
+def test_invalid_parameters_are_filled_or_refused(parameters, strict):
+    try:
+        arguments = arguments_for({"parameters": parameters, "strict": strict}, "x")
+    except PromptError:
+        return
+    assert isinstance(arguments, dict)
+
+
+def test_arguments_are_an_object():
+    assert arguments_for({}) == {}
+    assert arguments_for({"parameters": None}) == {}
+    with pytest.raises(PromptError, match="not `object`"):
+        arguments_for({"parameters": {"type": "string"}})
+    assert arguments_for({"parameters": {"properties": {"a": {"type": "string"}}}}, "x") == {"a": "x"}
+
+
+# An engine follows a script: a recording turn by turn, within its limit of tokens and at its rate
+
+
+CALLED = [
+    {"role": "user", "content": "Hi"},
+    *({"type": "function_call", "call_id": f"call_{n}", "name": "f", "arguments": "{}"} for n in range(2)),
+    *({"type": "function_call_output", "call_id": f"call_{n}", "output": "x"} for n in range(2)),
+]
+
+
+def engine_of(turns, **settings):
+    return ScriptedEngine(
+        [recorded_rule(Recording("harmony", {}, tuple(RecordedTurn(tuple(turn)) for turn in turns)))], **settings
+    )
+
+
+def turn_for(*, budget=None, index=0, items="Hi"):
+    request = read_request({"model": "m", "input": items})
+    return Turn(request, request.input, budget, index=index)
+
+
+def outputs(turn, engine):
+    async def collect():
+        generation = await engine.begin(turn.request, turn.items)
+        await generation.prepare(evolve(turn, index=0))
+        for index in range(turn.index + 1):
+            collected = [output async for output in generation.generate(evolve(turn, index=index))]
+        return collected
+
+    return asyncio.run(collect())
+
+
+OUTPUTS = [
+    [EngineOutput(Chunk([1, 2], logprobs=[{"token": "a"}, {"token": "b"}])), EngineOutput(Chunk([3]), "stop")],
+    [EngineOutput(Chunk([4]))],
+    [],
+]
+
+
+def test_a_script_is_replayed_turn_by_turn():
+    engine = engine_of(OUTPUTS)
+    assert outputs(turn_for(), engine) == OUTPUTS[0]
+    assert outputs(turn_for(index=1), engine) == [EngineOutput(Chunk([4]), "stop")]
+    answered = CALLED
+    assert outputs(turn_for(items=answered), engine) == [EngineOutput(Chunk([4]), "stop")]
+    assert outputs(turn_for(items=[*answered, {"role": "user", "content": "again"}]), engine) == OUTPUTS[0]
+    assert outputs(turn_for(index=2), engine) == [EngineOutput(Chunk(), "stop")]
+
+
+def test_a_turn_that_a_script_lacks_refuses_a_request_and_fails_a_response():
+    with pytest.raises(EngineError, match="has 3 turns, and needs 4"):
+        outputs(turn_for(index=3), engine_of(OUTPUTS))
+    with pytest.raises(ApiError, match="has 0 turns, and needs 1"):
+        outputs(turn_for(), engine_of([]))
+
+
+def test_a_script_is_truncated_to_its_budget_and_keeps_its_rate(monkeypatch):
+    slept = []
+
+    async def note(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(scripted_engine, "asyncio", SimpleNamespace(sleep=note))  # servers of other tests may sleep too
+    truncated = [EngineOutput(Chunk([1], logprobs=[{"token": "a"}]), "length")]
+    assert outputs(turn_for(budget=1), engine_of(OUTPUTS)) == truncated
+    assert outputs(turn_for(budget=3), engine_of(OUTPUTS, rate=10)) == OUTPUTS[0]
+    assert slept == [0, 0.2, 0.1]
+
+
+LOGPROBS = [{"token": "Hello"}, {"token": "!"}]
+DELTA = {"content": "Hello!"}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "one", "none"),
+    [
+        (Chunk([1, 2], "Hello!", LOGPROBS), Chunk([1], "Hello", LOGPROBS[:1]), Chunk([], "", [])),
+        (Chunk([1, 2], "Hello!"), Chunk([1], "Hel"), Chunk([])),
+        (Chunk([1, 2], delta=DELTA), Chunk([1], delta=DELTA), Chunk([])),
+    ],
+)
+def test_a_budget_truncates_the_text_of_a_script_with_its_tokens(chunk, one, none):
+    engine = engine_of([[EngineOutput(Chunk([0])), EngineOutput(chunk)]])
+    assert outputs(turn_for(budget=2), engine) == [EngineOutput(Chunk([0])), EngineOutput(one, "length")]
+    assert outputs(turn_for(budget=1), engine) == [EngineOutput(Chunk([0])), EngineOutput(none, "length")]
+
+
+def test_the_least_recent_conversations_that_met_a_fault_are_forgotten(monkeypatch) -> None:
+    monkeypatch.setattr(scripted_engine, "_REMEMBERED", 2)
+    engine = ScriptedEngine([ScriptRule(steps=[ScriptStep(fails=Failure(500)), ScriptStep(says="Hi")])])
+    took = [engine.take(0, 0, [{"content": text}]).has_answer for text in ("a", "b", "a", "c", "a", "b")]
+    assert took == [False, False, True, False, True, False]

@@ -1,24 +1,37 @@
 """A server starts, says where it is, and ends without cutting a stream."""
 
+import errno
 import json
+import logging
 import re
+import signal
 import socket
 import threading
 import time
 from functools import partial
+from itertools import count, islice
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from attrs import define, field
 from live.engines import ANSWER, Gate, StagedEngine, step
+from live.raw_socket import DEFLATE, framed, raw_socket
 from live.wire import bodies
 from openai import DEFAULT_CONNECTION_LIMITS
 from starlette.middleware.gzip import GZipMiddleware
+from uvicorn.supervisors.multiprocess import SIGNALS
+from websockets.frames import CloseCode, Opcode
 
 from interlock.serving.build import build
-from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http.server import Server, ServerThread, listen, url_of
-from interlock.serving.settings import Settings
+from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
+from interlock.serving.http import bounded_protocol as protocol
+from interlock.serving.http import workers
+from interlock.serving.http.server import Server, ServerThread, listen, reserve, url_of
+from interlock.serving.http.workers import Supervisor
+from interlock.serving.requests.api_keys import Keys
+from interlock.serving.settings import Settings, Times
 from interlock.testing import assert_legal
 
 STREAM = {"model": "staged", "input": "Hi", "stream": True}
@@ -133,3 +146,257 @@ def test_a_client_of_http_1_0_gets_no_chunks(path, changes_bodies) -> None:
         assert_legal(content)
     else:
         json.loads(content)
+
+
+# What a client may send over a WebSocket, frame by frame: how often, how large, and without reading
+
+
+ASK = {"type": "response.create", "model": MODEL, "input": "Hi", "store": False, "generate": False}
+MIB = 2**20
+OPEN = framed(Opcode.TEXT, fin=False)
+
+
+def request_bytes(**fields):
+    return json.dumps({**ASK, **fields}, ensure_ascii=False).encode()
+
+
+def test_a_message_may_be_fragmented_with_pings_in_between(url) -> None:
+    content = request_bytes(input="\u4e16\U0001f600" * 50_000)
+    with raw_socket(url) as client:
+        client.send(Opcode.TEXT, content[:1], fin=False)
+        for start in range(1, len(content), 1001):
+            client.send(Opcode.CONT, content[start : start + 1001], fin=False)
+        client.send(Opcode.PING, b"a")
+        client.send(Opcode.CONT)
+        assert next(client.frames()) == (Opcode.PONG, b"a")
+        assert client.end_of_turn()["type"] == "response.completed"
+
+
+def test_a_client_that_offers_compression_is_accepted_without(url) -> None:
+    with raw_socket(url, DEFLATE) as client:
+        assert "sec-websocket-extensions" not in client.head.lower()
+        client.send(Opcode.TEXT, request_bytes())
+        assert client.end_of_turn()["type"] == "response.completed"
+
+
+def test_a_binary_message_is_refused_and_the_connection_goes_on(url) -> None:
+    with raw_socket(url) as client:
+        client.send(Opcode.BINARY, b"a" * MIB)
+        assert client.end_of_turn()["error"]["message"] == "Frames must be text, not binary."
+        client.send(Opcode.TEXT, request_bytes())
+        assert client.end_of_turn()["type"] == "response.completed"
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The URL of a server that takes small messages."""
+    with ServerThread(build(Settings(max_body_bytes=MIB), EmbeddedEngine())) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (framed(Opcode.PING) * 2000, CloseCode.POLICY_VIOLATION),
+        (framed(Opcode.PONG, b"a" * 125) * 2000, CloseCode.POLICY_VIOLATION),
+        (OPEN + framed(Opcode.CONT, fin=False) * 2000, CloseCode.POLICY_VIOLATION),
+        (OPEN + framed(Opcode.CONT, b"ab", fin=False) * 2000, CloseCode.POLICY_VIOLATION),
+        (framed(Opcode.TEXT, b"\xff"), CloseCode.INVALID_DATA),
+        (framed(Opcode.TEXT, b"\xe2\x82"), CloseCode.INVALID_DATA),
+        (framed(Opcode.TEXT, b"a" * 20, rsv1=True), CloseCode.PROTOCOL_ERROR),
+        (framed(Opcode.TEXT, b"x" * (MIB + 1)), CloseCode.MESSAGE_TOO_BIG),
+        (OPEN + framed(Opcode.CONT, b"x" * (MIB + 1)), CloseCode.MESSAGE_TOO_BIG),
+        (framed(Opcode.CONT), CloseCode.PROTOCOL_ERROR),
+        (OPEN + framed(Opcode.CONT, rsv1=True), CloseCode.PROTOCOL_ERROR),
+        (OPEN + framed(Opcode.CLOSE), CloseCode.PROTOCOL_ERROR),
+    ],
+    ids=count(),  # a frame is masked by chance
+)
+def test_excessive_or_invalid_frames_close_the_connection_without_a_warning(small, caplog, sent, code) -> None:
+    with raw_socket(small, DEFLATE) as client:
+        client.connection.sendall(sent)
+        assert client.closed() == code
+    assert httpx.get(f"{small}/health").status_code == 200
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_small_frames_are_counted_for_a_second(small, monkeypatch) -> None:
+    monkeypatch.setattr(protocol, "PERIOD", 0.0)
+    with raw_socket(small) as client:
+        client.connection.sendall(framed(Opcode.PING) * 2000)
+        assert [opcode for opcode, _ in islice(client.frames(), 2000)] == [Opcode.PONG] * 2000
+
+
+def test_a_client_that_pings_and_never_reads_is_paused_and_then_aborted(monkeypatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_SMALL", 10**9)
+    monkeypatch.setattr(protocol, "ABORT_SECONDS", 0)
+    running, pings, sent = ServerThread(build(Settings(), EmbeddedEngine())), framed(Opcode.PING, b"a" * 125) * 1000, 0
+    with running as url, raw_socket(url) as client, httpx.Client() as other_clients:
+        client.connection.settimeout(0)
+        patience = 20
+        while patience:
+            try:
+                sent += client.connection.send(pings)
+                patience = 20
+            except BlockingIOError:
+                patience -= 1
+                assert other_clients.get(f"{url}/health").status_code == 200
+        (connection,) = [each for each in running._server.server_state.connections if isinstance(each, protocol.BoundedProtocol)]
+        assert connection.transport.get_write_buffer_size() < MIB
+        connection.loop.call_soon_threadsafe(connection.keepalive_timeout)
+        while connection in running._server.server_state.connections:
+            other_clients.get(f"{url}/health")
+    assert sent < 100 * MIB
+
+
+def test_messages_that_come_at_once_are_answered_one_by_one(url) -> None:
+    with raw_socket(url) as client:
+        client.connection.sendall(framed(Opcode.TEXT, b"[]") * 3000 + framed(Opcode.TEXT, request_bytes()))
+        assert [client.end_of_turn()["type"] for _ in range(3001)] == [*["error"] * 3000, "response.completed"]
+
+
+# The supervisor replaces processes that exit or hang, and ends if none can start; the processes are stand-ins
+
+
+SETTINGS = Settings(workers=2, store="sqlite:unused.db", times=Times(tick=0.001, grace=0))
+
+
+@define(eq=False)
+class StubProcess:
+    """What the supervisor knows of a process; `calls` has what it did with it."""
+
+    pid: int
+    exitcode: int | None = None
+    ready: bool = True
+    hangs: bool = False
+    calls: list[str] = field(factory=list)
+
+    @property
+    def process(self):
+        return self
+
+    def start(self):
+        self.calls.append("start")
+
+    def is_ready(self, timeout):
+        assert timeout > 0
+        return self.ready
+
+    def is_alive(self, timeout=None):
+        return self.exitcode is None and not (self.hangs and timeout)
+
+    def terminate(self):
+        self.calls.append("terminate")
+        if not self.hangs:
+            self.exitcode = 0
+
+    def kill(self):
+        self.calls.append("kill")
+        self.exitcode = -signal.SIGKILL if self.exitcode is None else self.exitcode
+
+    def join(self):
+        self.calls.append("join")
+
+
+class UnstartedProcess(StubProcess):
+    def start(self):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run a supervisor whose processes are these, one after another; `rounds` are what happens before each of its rounds."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def run(*processes, rounds=()):
+        following, happening, announced = iter(processes), iter(rounds), []
+        monkeypatch.setattr(workers, "Worker", lambda *_: next(following))
+        with reserve("127.0.0.1", 0) as reserved:
+            supervisor = Supervisor(SETTINGS, dict, reserved, lambda: announced.append("ready"), Keys())
+            keep, finished = supervisor.keep_subprocess_alive, object()
+
+            def round_of():
+                action = next(happening, finished)
+                if action is finished:
+                    supervisor.signal_queue.append(signal.SIGINT)
+                    supervisor.handle_signals()
+                    return
+                action()
+                keep()
+
+            monkeypatch.setattr(supervisor, "keep_subprocess_alive", round_of)
+            monkeypatch.setattr(supervisor.should_exit, "wait", lambda _: supervisor.should_exit.is_set())
+            supervisor.run()
+        return announced
+
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_processes_start_drain_and_end(run) -> None:
+    first, second = StubProcess(1), StubProcess(2)
+    assert run(first, second) == ["ready"]
+    assert first.calls == second.calls == ["start", "terminate", "kill", "join"]
+
+
+@pytest.mark.parametrize(
+    ("processes", "reason"),
+    [
+        ([StubProcess(1), StubProcess(2, exitcode=7, ready=False)], "process 2 has exited with status 7"),
+        ([StubProcess(1), UnstartedProcess(2)], "no process could start: Resource temporarily unavailable"),
+    ],
+)
+def test_a_server_whose_process_cannot_start_ends(run, caplog, processes, reason) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(*processes)
+    assert ended.value.code == 3
+    assert [record.getMessage() for record in caplog.records if record.name == workers.__name__] == [
+        f"{reason}; the server cannot start"
+    ]
+    assert processes[0].exitcode == 0
+
+
+def test_a_process_that_exits_or_hangs_is_replaced(run, caplog) -> None:
+    lost, hanging = StubProcess(1), StubProcess(2)
+    others = StubProcess(3), UnstartedProcess(4), StubProcess(5)
+
+    def lose():
+        lost.exitcode = -signal.SIGKILL
+
+    def hang():
+        hanging.hangs = True
+
+    assert run(lost, hanging, *others, rounds=[lose, hang, lambda: None]) == ["ready"]
+    assert hanging.calls == ["start", "kill", "join", "kill", "join"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "process 1 was ended by signal 9 (Killed); another starts",
+        "process 2 hangs; another starts",
+        "no process could start: Resource temporarily unavailable",
+        "process 2 was ended by signal 9 (Killed); another starts",
+    ]
+    assert others[2].calls == ["start", "terminate", "kill", "join"]
+
+
+def test_a_process_that_hangs_is_killed_after_the_drain(run) -> None:
+    hanging = StubProcess(1, hangs=True)
+    assert run(hanging, StubProcess(2)) == ["ready"]
+    assert (hanging.exitcode, hanging.calls) == (-signal.SIGKILL, ["start", "terminate", "kill", "join"])
+
+
+@pytest.mark.usefixtures("run")  # puts the handlers back
+@pytest.mark.parametrize(("keys", "reads"), [(Keys(), False), (Keys(file=Path("keys")), True)])
+def test_a_closed_terminal_ends_the_server_unless_its_signal_reads_keys(keys, reads) -> None:
+    with reserve("127.0.0.1", 0) as reserved:
+        Supervisor(SETTINGS, dict, reserved, lambda: None, keys)
+    ending = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
+    assert [signal.SIGHUP in ending, signal.SIGTTIN in ending, signal.SIGTERM in ending] == [not reads, True, False]
+
+
+def test_connections_of_an_earlier_server_keep_no_port_from_workers() -> None:
+    with listen("127.0.0.1", 0) as earlier:
+        address = earlier.getsockname()
+        with socket.create_connection(address):
+            earlier.accept()[0].close()  # the side that closes first waits for late packets
+    with reserve(*address) as reserved:
+        assert reserved.getsockname() == address

@@ -1,25 +1,32 @@
 """A silence of an engine or a tool is broken, wherever a client waits for events, and changes nothing else."""
 
 import asyncio
+import json
 import re
+import socket
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from attrs import frozen
-from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, StagedEngine, step, steps
+from live.engines import ANSWER, CALL, HOSTED_CALL, REASONING, Gate, StagedEngine, step, steps
+from live.sockets import socket_client
 from live.wire import bodies, without_chance
 from one_run import begin_response
 from websockets.sync.client import connect
 
 from interlock.events.json import dumps, loads
 from interlock.events.sse import EventWriter
-from interlock.events.stream import Keepalive
+from interlock.events.stream import EVENTS, Keepalive
 from interlock.fsm.deltas import Run, Succeed
+from interlock.serving.build import build
 from interlock.serving.http.answers import COMMENT
+from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.context import RequestContext
 from interlock.serving.responses.delivery import Delivery
+from interlock.serving.settings import Settings
 from interlock.serving.tools.tool_runner import NullTools
 from interlock.testing import findings
 from interlock.verify.oracle import check
@@ -248,3 +255,157 @@ def test_no_keep_alive_is_written_while_the_caller_writes() -> None:
         return seen
 
     assert True not in asyncio.run(work())
+
+
+# A client that does not read holds little, and then its engine is not asked for more; sockets and their buffers are real
+
+
+WORDS = " a word of an answer" * 40
+STEPS = 1_500
+MIB = 2**20
+STREAMED = {"model": "staged", "input": "Hi", "stream": True}
+
+
+def talkative():
+    """An engine that says 1.2 MB as fast as it is asked."""
+    return StagedEngine([step(ANSWER), *[step(WORDS)] * STEPS, step("", "stop")])
+
+
+def reader(url):
+    """A connected socket whose system takes as little as may be before it is read."""
+    place = urlsplit(url)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(60)
+    connection.connect((place.hostname, place.port))
+    return connection
+
+
+@contextmanager
+def unread(url, **fields):
+    """A stream that was asked for, of which nothing is read."""
+    content = json.dumps({**STREAMED, **fields}).encode()
+    with reader(url) as connection:
+        head = "POST /v1/responses HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        connection.sendall(f"{head}content-length: {len(content)}\r\n\r\n".encode() + content)
+        yield connection
+
+
+def rest(connection, received=b""):
+    """The events of the stream, once it is read."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
+    pieces = [received]
+    while piece := connection.recv(2**20):
+        pieces.append(piece)
+    chunks, at, stream = b"".join(pieces).partition(b"\r\n\r\n")[2], 0, bytearray()
+    while size := int(chunks[at : (end := chunks.index(b"\r\n", at))], 16):
+        stream += chunks[end + 2 : end + 2 + size]
+        at = end + 2 + size + 2
+    return bodies(bytes(stream))
+
+
+def is_kept_waiting(engine, url, client):
+    """Whether the engine is not asked while others are answered."""
+    before = engine.yielded
+    for _ in range(20):
+        assert client.get(f"{url}/health").status_code == 200
+    return engine.yielded == before
+
+
+def held_when_paused(engine, url):
+    """The bytes of text that the engine has yielded when it is asked no more."""
+    with httpx.Client() as client:
+        while not (engine.yielded > 1 and is_kept_waiting(engine, url, client)):
+            pass
+    return engine.yielded * len(WORDS)
+
+
+def test_a_client_that_does_not_read_its_stream_pauses_the_engine_and_gets_all_of_it_later() -> None:
+    engine = talkative()
+    with ServerThread(build(Settings(), engine)) as url, unread(url, store=False) as connection:
+        assert held_when_paused(engine, url) < MIB
+        events = rest(connection)
+    assert (events[-1]["type"], engine.yielded) == ("response.completed", STEPS + 2)
+
+
+def test_a_client_that_does_not_read_its_websocket_pauses_the_engine_and_gets_all_of_it_later() -> None:
+    engine = talkative()
+    options = {"compression": None, "max_size": None, "max_queue": 1, "close_timeout": 60}
+    with (
+        ServerThread(build(Settings(), engine)) as url,
+        connect(url.replace("http", "ws", 1) + "/v1/responses", sock=reader(url), **options) as websocket,
+    ):
+        websocket.send(json.dumps({"type": "response.create", **STREAMED, "store": False}))
+        assert held_when_paused(engine, url) < MIB
+        events = [json.loads(websocket.recv())]
+        while events[-1]["type"] != "response.completed":
+            events.append(json.loads(websocket.recv()))
+    assert (check(events), engine.yielded) == ([], STEPS + 2)
+
+
+def test_a_client_that_leaves_without_having_read_ends_its_run() -> None:
+    engine = talkative()
+    app = build(Settings(), engine)
+    with ServerThread(app) as url:
+        with unread(url, store=False):
+            assert held_when_paused(engine, url) < MIB
+        assert engine.closed.wait(60)
+    assert (engine.yielded < STEPS, len(app.state.active_runs)) == (True, 0)
+
+
+def test_a_reader_of_the_log_that_does_not_read_keeps_no_response_in_the_background_waiting() -> None:
+    engine = talkative()
+    with ServerThread(build(Settings(), engine)) as url, unread(url, background=True) as connection, httpx.Client() as client:
+        received = b""
+        while (named := re.search(rb'"id":"(resp_\w+)"', received)) is None:
+            received += connection.recv(1024)
+        place = f"{url}/v1/responses/{named[1].decode()}"
+        while (response := client.get(place).json())["status"] != "completed":
+            assert response["status"] in {"queued", "in_progress"}
+        events = rest(connection, received)
+    assert events[-1]["response"] == response
+
+
+# Streams whose deltas are padded, because the request wants it
+
+
+TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
+PADDED = {**STREAMED, "tools": [TOOL], "stream_options": {"include_obfuscation": True}}
+
+
+def over_http(url, request):
+    return bodies(httpx.post(f"{url}/v1/responses", json=request).content)
+
+
+def over_socket(url, request):
+    with socket_client(url, request) as socket:
+        return socket.ask()
+
+
+@pytest.mark.parametrize("ask", [over_http, over_socket])
+def test_deltas_are_padded_to_blocks_and_otherwise_the_same(serve, ask):
+    with serve(StagedEngine(steps(f"{REASONING}{ANSWER}"))) as url:
+        padded, plain = ask(url, PADDED), ask(url, {**PADDED, "stream_options": {}})
+    assert check(padded) == []
+    deltas = [event for event in padded if event["type"].endswith(".delta")]
+    assert len(deltas) > 4
+    assert {(len(event["delta"]) + len(event["obfuscation"])) % 16 for event in deltas} == {0}
+    assert len({event["obfuscation"] for event in deltas if len(event["delta"]) % 16}) > 1
+    assert not any("obfuscation" in event for event in plain)
+    assert [(event["type"], event["sequence_number"], event.get("delta")) for event in padded] == [
+        (event["type"], event["sequence_number"], event.get("delta")) for event in plain
+    ]
+
+
+def test_the_arguments_of_calls_are_padded(serve):
+    with serve(StagedEngine(steps(CALL))) as url:
+        padded = over_http(url, PADDED)
+    deltas = [event for event in padded if event["type"] == "response.function_call_arguments.delta"]
+    assert deltas
+    assert {(len(event["delta"]) + len(event["obfuscation"])) % 16 for event in deltas} == {0}
+
+
+def test_every_event_with_padding_has_a_delta():
+    fields = [event.__struct_fields__ for event in EVENTS.values() if "obfuscation" in event.__struct_fields__]
+    assert len(fields) > 8
+    assert all("delta" in each for each in fields)

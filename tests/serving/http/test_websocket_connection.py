@@ -21,13 +21,15 @@ from websockets.server import ServerProtocol
 from websockets.sync.client import connect
 
 from interlock.events.dialects import OPENAI
+from interlock.fsm.deltas import Cancel
 from interlock.fsm.table import Machine
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
+from interlock.serving.http.socket_memory import CachedResponse, ConnectionMemory, SocketMemory
 from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
+from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings, SocketLimits
 from interlock.serving.store import MemoryStore, StoredResponse
@@ -485,3 +487,163 @@ def test_each_request_gets_one_stream_or_one_error(url, frames) -> None:
                 ended.append(streams.pop(lane))
     assert streams == {}
     assert [check(stream) for stream in ended] == [[]] * len(ended)
+
+
+# What a lane does, in every order of what can happen to it
+
+
+class Run:
+    """Notes that it was interrupted."""
+
+    def __init__(self):
+        self.interruptions = []
+
+    def interrupt(self, ending):
+        self.interruptions.append(ending)
+
+
+class Host:
+    """Plays a connection: it begins and ends a request when the test says so."""
+
+    def __init__(self):
+        self.started = []
+        self.lane = Lane("a")
+
+    def start(self, request):
+        self.started += [] if request is None else [request]
+
+    def ask(self, number):
+        self.start(self.lane.submit(CreateFrame("a", {"number": number}, generate=True, size=1)))
+
+    def end(self):
+        self.start(self.lane.end())
+
+    def begin(self):
+        self.run = Run()
+        self.lane.begin(self.run.interrupt)
+
+
+def numbers(host):
+    return [request.body["number"] for request in host.started]
+
+
+def test_requests_run_one_after_another_in_their_order() -> None:
+    host = Host()
+    for number in range(3):
+        host.ask(number)
+    assert (numbers(host), host.lane.in_flight) == ([0], 3)
+    host.begin()
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0, 1], 2)
+    host.end()  # it was refused, and never began
+    host.begin()
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0, 1, 2], 0)
+
+
+def test_a_cancel_and_a_client_that_leaves_interrupt_the_run_of_the_current_request() -> None:
+    host = Host()
+    host.lane.cancel()
+    host.ask(0)
+    host.ask(1)
+    host.begin()
+    host.lane.cancel()
+    host.lane.close()
+    assert host.run.interruptions == [Cancel(), Cancel()]
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0], 0)
+
+
+def test_a_request_that_was_refused_at_once_has_no_run_to_interrupt() -> None:
+    host = Host()
+    host.ask(0)
+    host.lane.cancel()
+    host.end()
+    assert (numbers(host), host.lane.in_flight) == ([0], 0)
+
+
+@given(st.lists(st.sampled_from(["ask", "begin", "end", "cancel"])))
+def test_no_order_of_events_loses_a_request_or_runs_two_at_once(happenings) -> None:
+    host, requests, running, started = Host(), 0, 0, False
+    for happening in happenings:
+        match happening:
+            case "ask":
+                host.ask(requests)
+                requests += 1
+            case "begin" if running and not started:
+                host.begin()
+                started = True
+            case "end" if running:
+                host.end()
+                started = False
+            case "cancel":
+                host.lane.cancel()
+            case _:
+                pass
+        ended = len(host.started) - (1 if host.lane.in_flight else 0)
+        running = len(host.started) - ended
+        assert numbers(host) == list(range(len(host.started)))
+        assert host.lane.in_flight == requests - ended
+
+
+# The memory of connections: which responses are evicted, and when
+
+
+def response(number):
+    item = {"id": f"msg_{number}", "type": "message", "content": "x" * 1000}
+    return StoredResponse({"id": f"resp_{number}", "output": [item]}, (item,))
+
+
+def cached(*places):
+    """The numbers of the responses that are cached, of connections, lanes and numbers."""
+    return [number for connection, lane, number in places if connection.take(lane, f"resp_{number}")[0] is not None]
+
+
+def test_a_response_is_taken_once_and_unchanged() -> None:
+    memory = SocketMemory(10**6)
+    first = ConnectionMemory(memory)
+    first.store("a", response(1))
+    assert first.take("b", "resp_1") == first.take("a", "resp_2") == (None, 0)
+    taken, size = first.take("a", "resp_1")
+    assert (taken, first.take("a", "resp_1")) == (response(1), (None, 0))
+    assert memory.used == size > 1000
+    first.release(size)
+    assert memory.used == 0
+
+
+@pytest.mark.parametrize(("room", "remaining"), [(3, [1, 2, 3]), (2, [2, 3]), (1, [3]), (0, [])])
+def test_the_least_recently_used_response_of_any_connection_is_evicted(room, remaining) -> None:
+    limit = room * CachedResponse.of(response(1)).size
+    memory = SocketMemory(limit)
+    first, second = ConnectionMemory(memory), ConnectionMemory(memory)
+    places = [(first, "a", 1), (first, "b", 2), (second, "a", 3)]
+    for owner, lane, number in places:
+        owner.store(lane, response(number))
+    assert memory.used <= limit
+    assert cached(*places) == remaining
+
+
+def test_a_request_evicts_responses_and_is_refused_if_no_response_is_left() -> None:
+    memory = SocketMemory(3000)
+    first, other = ConnectionMemory(memory), ConnectionMemory(memory)
+    first.store("a", response(1))
+    other.reserve(2500)
+    assert cached((first, "a", 1)) == []
+    with pytest.raises(ApiError) as refused:
+        first.reserve(501)
+    message = "The WebSocket requests of this server would take more than 3000 bytes of memory."
+    assert (refused.value.message, refused.value.code) == (message, "websocket_stream_limit_reached")
+    assert memory.used == 2500
+
+
+def test_a_connection_that_ends_releases_its_memory() -> None:
+    memory = SocketMemory(10**6)
+    first, other = ConnectionMemory(memory), ConnectionMemory(memory)
+    for each in (first, other):
+        each.reserve(100)
+        each.store(None, response(1))
+        each.store(None, response(2))
+    first.close([None, "unused"])
+    assert cached((first, None, 2), (other, None, 2)) == [2]
+    other.close([None])
+    assert (memory.used, memory.responses) == (0, {})

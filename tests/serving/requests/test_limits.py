@@ -1,13 +1,24 @@
 """The table of what is read of items, tools and formats: every field is one of the vocabulary, and other fields are free."""
 
+import asyncio
+import json
+import logging
+
+import orjson
 import pytest
 from each import each
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from interlock.serving.requests import limits
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_keys import Keys
+from interlock.serving.requests.body import JsonBudget, read_object
+from interlock.serving.requests.context_window import truncate
 from interlock.serving.requests.create import read_request
 from interlock.serving.requests.refusals import require_json_schema
+from interlock.serving.requests.runtime import Yielder
 
 TEXT = {"type": "message", "role": "user", "content": "Hi"}
 
@@ -119,3 +130,264 @@ def test_a_schema_is_judged_by_its_keywords(schema, error):
     with pytest.raises(ApiError) as refused:
         require_json_schema("schema", schema)
     assert refused.value.message == f"Invalid schema for 'schema': {error}."
+
+
+# The bytes of a body: how many values they hold is known before they are read
+
+
+TEXTS = st.text(alphabet='a"\\,[{]:é', max_size=6)
+JSON = st.recursive(
+    TEXTS | st.integers(0, 9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def values_of(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(values_of, inner))
+
+
+def empties_of(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else (not inner) + sum(map(empties_of, inner))
+
+
+@given(JSON, st.integers(1, 9))
+def test_the_values_of_a_body_are_counted_however_it_is_cut(value, size) -> None:
+    body, budget = orjson.dumps(value), JsonBudget()
+    for start in range(0, len(body), size):
+        budget.count(body[start : start + size])
+    # The bracket that opens an empty array or object counts as the value that is not in it.
+    assert budget.values == values_of(value) + empties_of(value)
+
+
+class Turns(Yielder):
+    """Counts the turns that others are given."""
+
+    count = 0
+
+    async def checkpoint(self):
+        self.count += 1
+
+
+ESCAPES = [r"\ud800", r"\udc00", r"\uD83D\uDe00", r"\\ud800", r"\\\ud800", r"\n", r"\"", r"\u00e9", "é", "x", "€"]
+
+
+def read(body):
+    return asyncio.run(read_object(body, Yielder()))
+
+
+def as_python_reads_it(body):
+    text = json.loads(body.decode())["a"]
+    return {"a": text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")}
+
+
+@given(st.lists(st.sampled_from(ESCAPES)), st.integers(0, 40))
+def test_lone_surrogates_are_mended_wherever_a_piece_ends(texts, before):
+    text = "x" * (2**14 - before) + "".join(texts) + r"\ud800"
+    body = b'{"a":"' + text.encode() + b'"}'
+    assert read(body) == as_python_reads_it(body)
+
+
+def test_names_are_mended_too():
+    assert read(rb'{"\ud800": [{"\udc00b": null}]}') == {"\ufffd": [{"\ufffdb": None}]}
+
+
+@pytest.mark.parametrize("escape", [rb"\ud800", rb"\udc00", rb"\ud83d\ude00", rb"\n", "é".encode()])
+def test_others_have_their_turns_while_surrogates_are_mended(escape):
+    turns, repeated = Turns(), 2**18
+    body = asyncio.run(read_object(b'{"a":"' + escape * repeated + rb'\ud800"}', turns))
+    assert body == as_python_reads_it(b'{"a":"' + escape * repeated + rb'\ud800"}')
+    assert turns.count > len(escape) * repeated // (12 * 2**14)
+
+
+@pytest.mark.parametrize("body", [rb'{"a":"\ud8zz"}', rb'{"a":"\ud8"}', b'{"a":"\\', rb'{"a":"\x\ud800"}', rb'{"a":"\ud800\u"}'])
+def test_what_is_no_escape_is_not_mended(body):
+    with pytest.raises(ApiError, match=r"could not be read as JSON: .* \(line 1, column \d+\)"):
+        read(body)
+
+
+def test_a_large_body_is_not_mended():
+    with pytest.raises(ApiError, match="may have at most 4194304 bytes"):
+        read(b'{"a":"' + rb"\ud800" * 2**20 + b'"}')
+
+
+def test_a_byte_order_mark_is_passed_over():
+    assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
+
+
+# Turns go from the oldest on, whole, and never a call without its output
+
+
+def user(text):
+    return {"type": "message", "role": "user", "content": text}
+
+
+def assistant(text):
+    return {"type": "message", "role": "assistant", "content": text}
+
+
+def call(name):
+    return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
+
+
+def output(name):
+    return {"type": "function_call_output", "call_id": name, "output": "1"}
+
+
+BRIEF = {"type": "message", "role": "developer", "content": "Be brief."}
+FIRST = [user("one"), assistant("1")]
+SECOND = [user("two"), call("a"), output("a"), assistant("2")]
+LAST = [user("three")]
+
+
+def fitted(items, room):
+    """What is left of items of which a number have room; and how often was asked."""
+    lengths = []
+
+    async def fits(some):
+        lengths.append(len(some))
+        return len(some) <= room
+
+    return list(asyncio.run(truncate(items, fits))), len(lengths)
+
+
+def test_a_conversation_that_fits_stays() -> None:
+    assert fitted([*FIRST, *LAST], 3) == ([*FIRST, *LAST], 1)
+
+
+def test_the_oldest_turns_go_first_and_instructions_stay() -> None:
+    items = [BRIEF, *FIRST, *SECOND, *LAST]
+    assert fitted(items, 7)[0] == [BRIEF, *SECOND, *LAST]
+    assert fitted(items, 5)[0] == [BRIEF, *LAST]
+
+
+def test_where_not_even_the_last_turn_fits_everything_is_left_to_be_refused() -> None:
+    assert fitted([*FIRST, *LAST], 0)[0] == [*FIRST, *LAST]
+    assert fitted([assistant("alone"), assistant("twice")], 1)[0] == [assistant("alone"), assistant("twice")]
+
+
+def test_an_output_keeps_the_turn_of_its_call() -> None:
+    across = [*FIRST, user("two"), call("a"), user("wait"), output("a"), *LAST]
+    assert fitted(across, 4)[0] == LAST
+    assert fitted(across, 5)[0] == [user("two"), call("a"), user("wait"), output("a"), *LAST]
+
+
+def test_a_call_that_nobody_answered_goes_with_its_turn() -> None:
+    assert fitted([user("one"), call("a"), user("two"), *LAST], 2)[0] == [user("two"), *LAST]
+
+
+def test_an_approval_keeps_the_turn_of_its_question() -> None:
+    question = {"type": "mcp_approval_request", "id": "mcpr_1"}
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    items = [user("one"), question, user("two"), answer, *LAST]
+    assert fitted(items, 4)[0] == LAST
+
+
+def test_of_many_turns_few_are_tried() -> None:
+    items = [user(str(number)) for number in range(1000)]
+    remaining, calls = fitted(items, 17)
+    assert remaining == items[-17:]
+    assert calls < 13
+
+
+ITEMS = st.one_of(st.builds(user, st.text(max_size=3)), *(st.builds(make, st.sampled_from("abc")) for make in (call, output)))
+
+
+@given(st.lists(ITEMS, max_size=12), st.integers(0, 12))
+def test_what_is_left_is_an_end_in_which_no_output_lost_its_call(items, room) -> None:
+    remaining, _ = fitted(items, room)
+    assert items[len(items) - len(remaining) :] == remaining
+    for place, item in enumerate(remaining):
+        if item["type"] == "function_call_output":
+            gone = items[: len(items) - len(remaining)]
+            here = call(item["call_id"]) in remaining[:place]
+            assert here or call(item["call_id"]) not in gone
+
+
+# Keys are held as digests, and name tenants where there are several
+
+
+def test_with_one_key_or_none_there_is_one_tenant() -> None:
+    assert [Keys().tenant(""), Keys().tenant("Bearer anything")] == ["", ""]
+    assert [Keys.of(["k", "k"]).tenant(header) for header in ("Bearer k", "bearer k ", "Bearer j", "Basic k", "")] == [
+        *("", "", None, None, None)
+    ]
+
+
+def test_with_several_keys_each_has_a_tenant_of_its_own_the_same_in_every_process() -> None:
+    keys = Keys.of(["one", "two"])
+    tenants = [keys.tenant(f"Bearer {key}") for key in ("one", "two", "three")]
+    assert tenants == ["c6f5e8c596d8e304", "031f42d81e585431", None]
+    assert Keys.of(["three", "two"]).tenant("Bearer two") == tenants[1]
+
+
+def test_keys_may_share_what_they_store() -> None:
+    assert [Keys.of(["one", "two"], shared=True).tenant(f"Bearer {key}") for key in ("one", "two", "three")] == ["", "", None]
+
+
+def test_a_key_is_the_same_tenant_in_whichever_encoding_it_comes() -> None:
+    keys = Keys.of(["s\xe9same", "other"])
+    sent = "s\xe9same".encode().decode("latin-1")
+    assert keys.tenant("Bearer s\xe9same") == keys.tenant(f"Bearer {sent}") != keys.tenant("Bearer other")
+
+
+def test_each_passed_key_is_a_tenant_of_its_own() -> None:
+    keys = Keys.of([], passed=True)
+    tenants = [keys.tenant(header) for header in ("Bearer one", "bearer  one ", "Bearer two", "Basic one", "Bearer ", "")]
+    assert tenants == ["c6f5e8c596d8e304", "c6f5e8c596d8e304", "031f42d81e585431", keys.tenant_of_key("Basic one"), "", ""]
+    assert len({*tenants}) == 4
+
+
+def test_passed_keys_are_one_tenant_if_they_share_or_if_the_server_has_a_key() -> None:
+    assert [Keys.of([], passed=True, shared=True), Keys.of(["k"], passed=True)] == [Keys(), Keys.of(["k"])]
+
+
+def test_keys_are_not_held_and_not_shown() -> None:
+    assert "secret" not in repr(Keys.of(["secret", "another"]))
+    assert b"secret" not in b"".join(digest for digest, _ in Keys.of(["secret"]).tenants)
+
+
+def test_a_key_that_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(ValueError, match="begins or ends with white space"):
+        Keys.of(["right", " wrong"])
+
+
+def tenants(keys, *names):
+    return [keys.tenant(f"Bearer {name}") for name in names]
+
+
+def test_a_file_has_keys_and_their_tenants_and_is_read_again(tmp_path, caplog) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# one key for all\n\nold\n")
+    keys = Keys.of_file(file)
+    assert (keys.count, tenants(keys, "old", "new", "a")) == (1, ["", None, None])
+    file.write_text("old\nnew\nacme a\nacme  b\nother\tc\n")
+    with caplog.at_level(logging.INFO, "interlock"):
+        assert keys.reload()
+        assert keys.reload(logging.DEBUG)
+    assert (keys.count, tenants(keys, "old", "new", "a", "b", "c")) == (5, ["", "", "acme", "acme", "other"])
+    assert caplog.messages == [f"{file}: API keys: 5, tenants: 3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("# none\n", "the file has no key"),
+        ("acme sesame open\n", "line 1 is not a key, or the name of a tenant and its key"),
+        ("a\nac/me sesame\n", "line 2 is not a key, or the name of a tenant and its key"),
+        ("sesa\x01me\n", "line 1: the key has control characters, which a header cannot contain"),
+        ("acme sesame\nother sesame\n", "line 2 has the key of another tenant"),
+    ],
+)
+def test_a_file_that_is_invalid_changes_no_keys(text, error, tmp_path, caplog) -> None:
+    file = tmp_path / "keys"
+    file.write_text("acme a\n")
+    keys = Keys.of_file(file)
+    file.write_text(text)
+    assert not keys.reload()
+    assert (tenants(keys, "a"), caplog.messages) == (["acme"], [f"the API keys stay as they are: {file}: {error}"])
+    assert "sesame" not in caplog.text
+    with pytest.raises(ValueError, match=error):
+        Keys.of_file(file)

@@ -2,14 +2,17 @@
 
 import httpx
 import pytest
+from live.chunk_shapes import chunk
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
 from live.sockets import socket_client
+from live.upstream import gateway, stream
 from live.wire import bodies
 from openai import OpenAI
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.requests.api_errors import EngineError, PromptError
 from interlock.serving.requests.context_window import SUMMARIZE, summary_message
+from interlock.verify.oracle import check
 
 SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")
 TURN = steps(f"{REASONING}{ANSWER}")
@@ -248,3 +251,57 @@ def test_a_conversation_that_the_embedded_model_compacted_goes_on(url) -> None:
         next_turn = client.responses.create(model=MODEL, input=[*window, {**USER, "content": "Bye"}])
     assert next_turn.status == "completed"
     assert "Bye" in next_turn.output_text
+
+
+# A request for a summary of the reasoning gets what the model wrote, because there is no other summary
+
+
+STREAMED = {"model": "staged", "input": "Hi", "stream": True, "store": False}
+SUMMARY_PARTS = [{"type": "summary_text", "text": "Let me think."}]
+CONTENT = [{"type": "reasoning_text", "text": "Let me think."}]
+
+
+def streamed(url, **body):
+    events = bodies(httpx.post(f"{url}/v1/responses", json={**STREAMED, **body}).content)
+    assert check(events) == []
+    return events
+
+
+def reasoning_of(events):
+    item = events[-1]["response"]["output"][0]
+    return item["summary"], item["content"]
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "options", "expected"),
+    [
+        ({"summary": "auto"}, {}, (SUMMARY_PARTS, [])),
+        ({"summary": "detailed", "effort": "low"}, {}, (SUMMARY_PARTS, [])),
+        ({"generate_summary": "concise"}, {}, (SUMMARY_PARTS, [])),
+        ({"summary": None}, {}, ([], CONTENT)),
+        ({"effort": "low"}, {}, ([], CONTENT)),
+        ({"summary": "auto"}, {"raw_reasoning": True}, ([], CONTENT)),
+    ],
+)
+def test_reasoning_is_the_summary_that_a_request_asks_for(serve, reasoning, options, expected) -> None:
+    with serve(StagedEngine(TURN), **options) as url:
+        events = streamed(url, reasoning=reasoning)
+    assert reasoning_of(events) == expected
+    name = "response.reasoning_summary_text.delta" if expected[0] else "response.reasoning_text.delta"
+    assert "".join(event["delta"] for event in events if event["type"] == name) == "Let me think."
+
+
+def test_a_summary_that_comes_back_is_the_reasoning_that_it_was(serve) -> None:
+    engine = StagedEngine(TURN)
+    with serve(engine) as url:
+        reasoning, message = streamed(url, reasoning={"summary": "auto"})[-1]["response"]["output"]
+        plain = {name: reasoning[name] for name in ("type", "summary")}
+        for item in (reasoning, plain):
+            streamed(url, input=[item, message, {"role": "user", "content": "Go on"}])
+    assert [turn.items[0]["summary"] for turn in engine.turns[1:]] == [SUMMARY_PARTS, SUMMARY_PARTS]
+
+
+def test_the_reasoning_of_an_upstream_is_the_summary_too() -> None:
+    chunks = [chunk({"reasoning_content": part}) for part in ("Let ", "me ", "think.")]
+    with gateway(stream(*chunks, chunk({"content": "Hi"}), chunk({}, "stop"))) as (url, _):
+        assert reasoning_of(streamed(url, model="m", reasoning={"summary": "auto"})) == (SUMMARY_PARTS, [])

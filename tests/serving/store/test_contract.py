@@ -6,7 +6,7 @@ from functools import partial
 from itertools import permutations
 
 import pytest
-from live.store_kinds import KINDS
+from live.stored import KINDS
 
 from interlock.serving.store import (
     LEASE,

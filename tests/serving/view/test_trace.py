@@ -1,12 +1,21 @@
 """A stream as lines for the page."""
 
 import json
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import pytest
+from each import each
+from live.dialects import MESSAGES, broken_messages, chat, messages
 
+from interlock.dialects.chat import CHAT, ChatEffect
+from interlock.dialects.messages import MESSAGES as MESSAGES_TABLE
+from interlock.dialects.messages import MessagesEffect
+from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
+from interlock.judges import DIALECT_JUDGES, Acceptor, Judge
 from interlock.serving.engines.recordings import read
 from interlock.serving.view.recordings import recording_lines
+from interlock.serving.view.steps import FiredEdge, Step, explain, narrow_steps
 from interlock.serving.view.trace import Trace, encode_lines
 
 ROOT = Path(__file__).parents[3]
@@ -138,3 +147,317 @@ def test_hostile_streams_raise_no_error() -> None:
     trace = Trace()
     trace_lines = [json.loads(line) for line in encode_lines([*trace.feed(b"".join(bodies)), *trace.end()]).splitlines()]
     assert len(of(trace_lines, "e")) == len(bodies)
+
+
+# Streams of Messages and Chat Completions as lines for the page, with the edges of the transducers
+
+
+def lines_of(data, size=1_000_000):
+    trace = Trace()
+    made = [line for start in range(0, len(data), size) for line in trace.feed(data[start : start + size])]
+    return [json.loads(line) for line in encode_lines([*made, *trace.end()]).splitlines()]
+
+
+def walked(trace_lines):
+    """Return each event, after corrections: its lane, its name, and the edges that may have fired."""
+    steps = {line[1]: line[2] for line in of(trace_lines, "step")}
+    events = of(trace_lines, "e")
+    numbers = [event[4] for event in events]
+    for _, fixes in of(trace_lines, "fix"):
+        for first, number in zip(fixes[::2], fixes[1::2], strict=True):
+            before, lane = numbers[first], events[first][1]
+            later = [at for at in range(first, len(events)) if events[at][1] == lane]
+            for at in takewhile(lambda at, before=before: numbers[at] == before, later):
+                numbers[at] = number
+    return [
+        (lane, name, [f"{source} {trigger} {dest}" for source, trigger, dest, _, _ in steps.get(step, {"fired": []})["fired"]])
+        for (_, lane, name, *_), step in zip(events, numbers, strict=True)
+    ]
+
+
+def test_a_message_is_shown_with_a_lane_for_each_block_and_the_edges_of_its_table() -> None:
+    trace_lines = lines_of(messages())
+    assert [(line[1], line[2]["kind"], line[2]["name"], line[2]["index"]) for line in of(trace_lines, "lane")] == [
+        (0, "message", "m", None),
+        (1, "thinking", None, 0),
+        (2, "mcp_tool_use", "t", 1),
+        (3, "text", None, 2),
+        (4, "mcp_tool_result", None, 3),
+        (5, "tool_use", "f", 4),
+    ]
+    assert walked(trace_lines) == [
+        (0, "message_start", ["absent begin between"]),
+        (1, "content_block_start", ["between think thinking"]),
+        (1, "content_block_delta", ["between think thinking"]),
+        (1, "content_block_delta", ["thinking seal between"]),
+        (1, "content_block_stop", ["thinking seal between"]),
+        (2, "content_block_start", ["between use between"]),
+        (2, "content_block_delta", ["between use between"]),
+        (2, "content_block_stop", ["between use between"]),
+        (3, "content_block_start", ["between text text"]),
+        (3, "content_block_delta", ["between text text"]),
+        (3, "content_block_delta", ["text text text"]),
+        (3, "content_block_stop", ["text close between"]),
+        (4, "content_block_start", ["between result between"]),
+        (4, "content_block_stop", ["between result between"]),
+        (5, "content_block_start", ["between call call"]),
+        (5, "content_block_delta", ["call argue call"]),
+        (5, "content_block_stop", ["call close between"]),
+        (0, "message_delta", ["between end ended"]),
+        (0, "message_stop", ["between end ended"]),
+    ]
+    verdict = {"status": "tool_use", "legal": True, "readable": True, "rules": {}}
+    assert (trace_lines[-1], of(trace_lines, "f")) == (["end", verdict], [])
+
+
+def test_a_completion_is_shown_with_a_lane_for_its_text_and_each_call() -> None:
+    trace_lines = lines_of(b": ping\n\n" + chat(), size=10)
+    assert [(line[1], line[2]["kind"], line[2]["name"]) for line in of(trace_lines, "lane")] == [
+        (0, "completion", "m"),
+        (1, "reasoning", None),
+        (2, "content", None),
+        (3, "tool_call", "f"),
+    ]
+    assert walked(trace_lines) == [
+        (0, "delta.role", ["begun think open"]),
+        (1, "delta.reasoning", ["begun think open"]),
+        (2, "delta.content", ["open text open"]),
+        (2, "delta.content", ["open text open"]),
+        (3, "delta.tool_calls", ["open call call"]),
+        (3, "delta.tool_calls", ["call argue call"]),
+        (0, "finish_reason", ["open end ended"]),
+        (0, "usage", []),
+        (0, "[DONE]", []),
+    ]
+    assert trace_lines[-1][1]["legal"] is True
+
+
+def chunk(delta=None, index=0, finish_reason=None, **fields):
+    choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish_reason}]
+    return {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk", "choices": choices, **fields}
+
+
+def chunked(*bodies):
+    return b"".join(b"data: %b\n\n" % json.dumps(body).encode() for body in bodies)
+
+
+def test_other_choices_and_events_have_places_too() -> None:
+    role = chunk({"role": "assistant", "content": ""})
+    other = chunk({"content": "Hi"}, 1)
+    refusal, nothing, error = chunk({"refusal": "No"}), chunk({}), {"error": {"message": "No"}}
+    data = chunked(role, other, refusal, nothing) + b"data: {\n\n" + chunked(error)
+    trace_lines = lines_of(data)
+    assert walked(trace_lines) == [
+        (0, "delta.role", ["begun text open"]),
+        (1, "delta.content", ["begun text open"]),
+        (2, "delta.refusal", ["open refuse open"]),
+        (0, "chat.completion.chunk", []),
+        (0, "message", []),
+        (0, "error", ["open fail ended"]),
+    ]
+    assert [line[2]["name"] for line in of(trace_lines, "lane")] == ["m", "choice 1", None]
+
+
+def test_a_finding_stands_at_its_event_and_no_edge_explains_it() -> None:
+    trace_lines = lines_of(broken_messages())
+    (finding,) = of(trace_lines, "f")
+    assert finding[:2] == ["f", 9]
+    message = "content_block_delta is for block 1, which is not open"
+    about = {"rule": "M2", "severity": "error", "deviation": "", "message": message, "expected": [], "line": 28}
+    assert finding[2] == about
+    places = walked(trace_lines)
+    assert places[9:11] == [(2, "content_block_delta", []), (3, "content_block_delta", ["between text text"])]
+    assert trace_lines[-1][1]["rules"] == {"M2": 1}
+
+
+def test_the_walk_goes_on_after_events_that_no_edge_explains() -> None:
+    events = [*MESSAGES[:1], {"type": "ping"}, {"type": "poem"}, *MESSAGES[5:]]
+    framed = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in [*events[:3], *events[9:]])
+    places = walked(lines_of(framed.encode()))
+    assert places[:4] == [
+        (0, "message_start", ["absent begin between"]),
+        (0, "ping", []),
+        (0, "poem", []),
+        (1, "content_block_stop", []),
+    ]
+    assert places[4] == (2, "content_block_start", ["between result between"])
+
+
+def test_a_stream_without_an_event_is_one_of_responses() -> None:
+    assert [line[2]["rule"] for line in of(lines_of(b"", 7), "f")] == ["R3", "R3"]
+
+
+@pytest.mark.parametrize(
+    ("api", "effects", "silent"),
+    [
+        ("messages", MessagesEffect, {"hold_use", "hold_result", "release"}),
+        ("chat", ChatEffect, {"annotation", "base", "sealed"}),
+    ],
+)
+def test_every_effect_has_its_events(api, effects, silent) -> None:
+    assert {effect.value for effect in effects if effect not in DIALECT_JUDGES[api].emitted} == silent
+
+
+@pytest.mark.parametrize(
+    ("table", "data", "unseen"),
+    [
+        (
+            MESSAGES_TABLE,
+            messages(),
+            {
+                *(
+                    "between refuse text",
+                    "text refuse text",
+                    "thinking think thinking",
+                    "between seal between",
+                    "between fail ended",
+                ),
+                *("between quote text", "text argue text"),
+            },
+        ),
+        (
+            CHAT,
+            chat(),
+            {
+                *("begun call call", "begun end ended", "begun fail ended", "begun quote call", "begun refuse open"),
+                *(
+                    "begun seal open",
+                    "begun text open",
+                    "open fail ended",
+                    "open quote call",
+                    "open refuse open",
+                    "open think open",
+                ),
+            },
+        ),
+    ],
+)
+def test_the_streams_fire_all_other_edges_that_emit(table, data, unseen) -> None:
+    emitting = {
+        f"{name} {trigger} {dest.name}"
+        for name, state in table.states.items()
+        for trigger, (dest, effects) in state.rows.items()
+        if any(effect in DIALECT_JUDGES[table.name].emitted for effect in effects)
+    }
+    assert emitting - {edge for _, _, edges in walked(lines_of(data)) for edge in edges} == unseen
+
+
+# The edges with which the acceptor explains events
+
+
+LEGAL = sorted((CORPUS / "legal").glob("*.sse"))
+
+
+def judged_messages(path):
+    return list(Judge().follow(path.read_bytes()))
+
+
+def machines(path):
+    """Give the narrowed steps of each lifecycle in a stream."""
+    steps = sorted(
+        (explain(one.transition) for one in judged_messages(path) if one.transition),
+        key=lambda step: -1 if step.index is None else step.index,
+    )
+    return [(index, narrow_steps(list(group))) for index, group in groupby(steps, key=lambda step: step.index)]
+
+
+def edges(step):
+    return [(edge.source, edge.trigger, edge.dest) for edge in step.fired]
+
+
+def test_a_legal_message_walks_from_absent_to_completed() -> None:
+    (_, response), (_, message) = machines(CORPUS / "legal" / "message.sse")
+    assert [(edges(step), step.states) for step in response] == [
+        ([("absent", "start", "in_progress")], ("absent",)),
+        ([("absent", "start", "in_progress")], ("in_progress",)),
+        ([("in_progress", "complete", "completed")], ("completed",)),
+    ]
+    assert [edges(step) for step in message] == [
+        [("pending", "append", "output_text")],
+        [("pending", "append", "output_text")],
+        [("pending", "append", "output_text")],
+        [("output_text", "append", "output_text")],
+        [("output_text", "append", "output_text")],
+        [("output_text", "close", "completed")],
+        [("output_text", "close", "completed")],
+        [("output_text", "close", "completed")],
+    ]
+    assert message[0].fired[0].silent == (("absent", "open", "pending"),)
+
+
+def test_the_status_of_a_done_item_tells_how_it_ended() -> None:
+    (_, cut) = machines(CORPUS / "legal" / "message-cut.sse")[-1]
+    assert [edges(step) for step in cut[-3:]] == [[("output_text", "cut", "incomplete")]] * 3
+    assert cut[-1].states == ("incomplete",)
+
+
+def test_a_running_tool_is_seen_where_it_runs() -> None:
+    (_, call) = machines(CORPUS / "legal" / "mcp-call.sse")[-1]
+    assert [step.states for step in call] == [
+        ("absent",),
+        ("in_progress",),
+        ("in_progress",),
+        ("in_progress",),
+        ("calling",),
+        ("calling",),
+        ("completed",),
+    ]
+    assert call[1].possible == ("ready",)
+    assert call[4].fired == (FiredEdge("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
+
+
+@each("path", LEGAL, ids=lambda path: path.stem)
+def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(path) -> None:
+    for index, steps in machines(path):
+        lifecycle = RESPONSE if index is None else LIFECYCLES[steps[0].machine]
+        declared = {(edge.source, edge.trigger, edge.dest) for edge in lifecycle.edges}
+        for step in steps:
+            assert step.machine == lifecycle.name
+            assert step.fired
+            assert {*edges(step), *(way for edge in step.fired for way in edge.silent)} <= declared
+
+
+def test_every_edge_of_a_message_with_several_parts_is_certain_after_narrowing() -> None:
+    (_, parts) = machines(CORPUS / "legal" / "message-parts.sse")[-1]
+    assert [len(step.fired) for step in parts] == [1] * len(parts)
+
+
+def test_an_event_out_of_place_fires_nothing() -> None:
+    fired = [explain(one.transition).fired for one in judged_messages(CORPUS / "broken" / "R8-text-not-done.sse") if one.findings]
+    assert fired == [()]
+
+
+def test_what_is_about_no_lifecycle_has_no_step() -> None:
+    messages = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
+    assert [(one.message.event, one.body, one.transition) for one in messages] == [
+        ("error", {"type": "error"}, None),
+        ("x", None, None),
+        ("message", None, None),
+    ]
+
+
+def test_narrowing_keeps_what_nothing_after_it_contradicts() -> None:
+    one, other = FiredEdge("a", "x", "b"), FiredEdge("a", "y", "c")
+    later = FiredEdge("b", "z", "d")
+    steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
+    assert narrow_steps(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
+    assert narrow_steps([Step("m", 0, (later,)), Step("m", 0, (FiredEdge("b", "x", "e"), FiredEdge("d", "y", "e")))])[
+        1
+    ].fired == (FiredEdge("d", "y", "e"),)
+    assert narrow_steps([Step("m", 0, (one,)), Step("m", 0, (FiredEdge("q", "z", "d"),))])[0].fired == (one,)
+
+
+def test_an_item_without_a_lifecycle_has_no_machine() -> None:
+    acceptor = Acceptor(first_sequence_number=None)
+    item = {"id": "x_0", "type": "something_new"}
+    acceptor.feed({"type": "response.output_item.added", "sequence_number": 7, "output_index": 3, "item": item})
+    assert explain(acceptor.transition) == Step("", 3)
+
+
+def test_an_edge_with_a_single_event_has_always_just_begun() -> None:
+    acceptor = Acceptor(first_sequence_number=None)
+    text = {"item_id": "msg_0", "output_index": 0, "content_index": 0, "delta": "x", "logprobs": []}
+    acceptor.feed({"type": "response.output_text.delta", "sequence_number": 7, **text})
+    fired = explain(acceptor.transition).fired
+    appended = [edge.begins for edge in fired if (edge.source, edge.trigger) == ("output_text", "append")]
+    assert appended == [True]

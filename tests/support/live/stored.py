@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+from live.postgres_server import needs_postgres
+
 from interlock.serving.store import StoredResponse
 
 
@@ -23,3 +26,11 @@ def run(store, scenario):
             await store.close()
 
     return asyncio.run(main())
+
+
+# The kinds of stores, as parameters of tests; the fixture `make_store` opens a store of a kind
+
+
+POSTGRES = pytest.param("postgres", marks=needs_postgres)
+SHARED = ["sqlite", POSTGRES]
+KINDS = ["memory", *SHARED]
