@@ -65,14 +65,18 @@ def in_both_schemes(rules: str) -> str:
 
 
 _TRIGGERS: Final = (
-    ("cut", "Something outside ends it: the token limit, a cancellation, the end of the response"),
+    ("cut", "Something outside truncates it, such as the token limit"),
     ("pad", "White space, which waits for other text"),
     ("split", "Text with log probabilities where the open part has none, or the reverse"),
     ("refuse", "Text of a refusal"),
     ("summarize", "Text of a summary"),
     ("reveal", "The item has no text, because it is encrypted or withheld"),
+    ("annotate", "A citation in the text"),
+    ("silence", "No event for a time"),
 )
 """The meanings of triggers that explain themselves least, for graphs that have no meanings of their own."""
+_STATES: Final = (("dropped", "There was only white space, so no event shows the item"),)
+"""The meanings of final states of which a stream shows nothing."""
 
 _SHEET: Final = f"""
 text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace }}
@@ -239,7 +243,7 @@ def _colour(triggers: str) -> str:
 
 
 def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
-    """Return the elements of the legend, and its right and lower end: samples first, then notes, triggers and effects."""
+    """Return the elements of the legend, and its right and lower end: samples first, then notes, triggers, effects and states."""
     samples = [*_samples(graph, left)]
     parts = [part for sample in samples for part in sample]
     top = _LEGEND + (len(samples) + 0.5) * _SAMPLE_HEIGHT
@@ -276,12 +280,17 @@ def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
 
 
 def _key(graph: Graph, width: int) -> list[tuple[str, str]]:
-    """Return the lines of the key, each a padded name and text: notes, then the meanings of triggers and effects."""
+    """Return the lines of the key, each a padded name and text: notes, then the meanings of triggers, effects and states."""
     labels = [label for edge in graph.edges for label in edge.labels]
     triggers = {name for label in labels for name in label.triggers}
     effects = {name for label in labels for name in label.events}
     lines = [("", line) for note in _notes(graph) for line in wrap(note, width)]
-    for title, meanings, used in (("triggers", graph.triggers or _TRIGGERS, triggers), ("effects", graph.key, effects)):
+    sections = (
+        ("triggers", graph.triggers or _TRIGGERS, triggers),
+        ("effects", graph.key, effects),
+        ("states", _STATES, {node.name for node in graph.nodes}),
+    )
+    for title, meanings, used in sections:
         rows = [(name, wrap(meaning.replace("`", ""), width)) for name, meaning in meanings if name in used]
         indent = max((len(name) + 2 for name, _ in rows), default=0)
         lines += [("", ""), ("", title)] if rows else []
