@@ -262,11 +262,32 @@ def test_arguments_of_every_kind_in_messages(script, content):
         ('{"a": {"b": 1}', {"a": {"b": 1}}),
         ('{"a" 1, "b": 2', {}),
         ("{a: 1}", {}),
+        ('{"a": 1]', {"a": 1}),
     ],
 )
 def test_the_whole_answer_has_the_complete_members_of_a_cut_input(arguments, shown):
     (block,) = whole(CALL[0], arguments, deltas.EndTurn("cut"))["content"]
     assert block["input"] == shown
+
+
+@each("end", [[deltas.Close()], [deltas.EndTurn("cut")], [deltas.Close(), *CALL]], ids=["closed", "cut", "another call"])
+@each("arguments", ['{"city":"Ber]', '{"city":"Berlin"]', "{city}", "{}{}", "{", '{"a": 1'])
+def test_a_call_whose_json_is_broken_is_a_block_that_cannot_run_in_the_stream_and_in_the_whole_answer(arguments, end):
+    events = messages(driven(CALL[0], *arguments, *end))
+    message = whole(CALL[0], *arguments, *end)
+    begun = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
+    assert begun == [block["type"] for block in message["content"]] == ["tool_use"] * (2 if len(end) > 1 else 1)
+    assert events[-2]["delta"]["stop_reason"] == message["stop_reason"] == "max_tokens"
+
+
+def test_a_message_has_the_tokens_of_its_start_until_they_are_counted():
+    def counts(usage):
+        transducer = MessagesTransducer()
+        transducer.input_tokens = 7
+        events = [as_json(made) for event in driven(*SAY, usage=usage, writer=EventWriter()) for made in transducer.feed(event)]
+        return events[0]["message"]["usage"]["input_tokens"], events[-2]["usage"]["input_tokens"]
+
+    assert [counts(usage) for usage in (USAGE, None, deltas.Usage(output_tokens=2))] == [(7, 5), (7, 7), (7, 7)]
 
 
 @pytest.mark.parametrize(

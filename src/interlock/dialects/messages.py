@@ -137,7 +137,10 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         """Return the events of an effect; a `TypeError` is a fault of the table."""
         match effect, argument:
             case _E.MESSAGE_START, Response():
-                return [api.MessageStart(message=api.MessageObject(id=_message_id(argument.id), model=argument.model))]
+                usage = api.MessagesUsage(input_tokens=self.input_tokens)
+                return [
+                    api.MessageStart(message=api.MessageObject(id=_message_id(argument.id), model=argument.model, usage=usage))
+                ]
             case _E.TEXT_START, _:
                 return [self._start(api.TextBlock())]
             case _E.TEXT, stream.TextDelta(delta=text) | str(text):
@@ -172,12 +175,18 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
             case _E.MESSAGE_STOP, Response() as response:
                 reason = _stop_reason(response, stopped=self.stop_sequence is not None)
                 delta = api.StopDelta(reason, self.stop_sequence if reason == "stop_sequence" else None)
-                return [api.MessageDelta(delta=delta, usage=_usage(response.usage or None)), api.MessageStop()]
+                return [api.MessageDelta(delta=delta, usage=self._usage(response.usage)), api.MessageStop()]
             case _E.ERROR, Response() as response:
                 message, code = (response.error.message, response.error.code) if response.error else ("The response failed.", "")
                 return [replace(error_message(STATUSES.get(code, 500), message), request_id=self._request_id)]
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
+
+    def _usage(self, usage: ResponseUsage | UnsetType | None) -> api.MessagesUsage:
+        """Return the usage of a message; a prompt that nobody counted has the tokens that its start said."""
+        if isinstance(usage, ResponseUsage) and usage.input_tokens:
+            return _usage(usage)
+        return replace(_usage(usage) if isinstance(usage, ResponseUsage) else api.MessagesUsage(), input_tokens=self.input_tokens)
 
     def _start(self, block: api.Block) -> api.BlockStart:
         self._index += 1
@@ -273,9 +282,7 @@ def _can_run(call: items.ClientCall) -> bool:
     return not isinstance(call, items.FunctionCall) or is_object(parse(call.arguments))
 
 
-def _usage(usage: ResponseUsage | UnsetType | None) -> api.MessagesUsage:
-    if not isinstance(usage, ResponseUsage):
-        return api.MessagesUsage()
+def _usage(usage: ResponseUsage) -> api.MessagesUsage:
     read, written = usage.input_tokens_details.cached_tokens, usage.input_tokens_details.cache_write_tokens or 0
     return api.MessagesUsage(
         input_tokens=max(usage.input_tokens - read - written, 0),

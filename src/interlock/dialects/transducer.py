@@ -128,6 +128,8 @@ class Transducer(ABC, Generic[E, D]):
         """The call of a function whose first arguments will show whether they are an object."""
         self.stop_sequence: str | None = None
         """The stop string that ended the output, which no event shows; set it before the response ends."""
+        self.input_tokens = 0
+        """The tokens of the prompt as far as they are known before the usage; set it before the response begins."""
         self._sections: Sequence[bytes] = ()
         """What is around the texts in the frame of the last delta; nothing if the API does not show such texts."""
 

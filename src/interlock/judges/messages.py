@@ -21,7 +21,7 @@ M1|opening|order|`message_start` comes first and once, empty, with id, model and
 M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
 M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
 M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
-M5|calls|content|A call has an id, a name and an input, whose JSON is an object or cut.|The tool runs with wrong arguments.
+M5|calls|content|A call has an id, a name and an input, an object if the call is to run.|The tool runs with wrong arguments.
 M6|results|content|Results and redacted thinking are whole at their start.|
 M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
 M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.

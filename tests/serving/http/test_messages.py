@@ -13,7 +13,7 @@ from live.chunk_shapes import chunk
 from live.dialects import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
 from live.mcp_servers import Workshop, running
-from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
+from live.upstream import ScriptedUpstream, failure, gateway, serve_upstream, stream
 
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
@@ -542,6 +542,53 @@ def test_tokens_are_counted_as_the_answer_counts_them(url) -> None:
     assert count == {"input_tokens": post_message(url, **body).json()["usage"]["input_tokens"]}
     assert error_of(post_message(url, "/v1/messages/count_tokens", model="gpt-0"))[:2] == (404, "not_found_error")
     assert error_of(post_message(url, "/v1/messages/count_tokens", messages=7))[:2] == (400, "invalid_request_error")
+
+
+def start_of(answer):
+    """The tokens of the prompt at the start of a streamed message, and at its end."""
+    events = messages_of(answer.content)
+    return events[0]["message"]["usage"]["input_tokens"], events[-2]["usage"]["input_tokens"]
+
+
+def test_a_stream_begins_with_the_tokens_that_the_engine_counts(url) -> None:
+    body = {"model": MODEL, "system": "Be brief.", "tools": [LOOK_UP], "messages": [USER]}
+    count = httpx.post(f"{url}/v1/messages/count_tokens", json=body, headers=VERSION).json()["input_tokens"]
+    assert start_of(post_message(url, stream=True, **body)) == (count, count)
+
+
+COUNTED = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_stream_of_an_upstream_begins_with_an_estimate_that_its_count_overwrites(counted) -> None:
+    reply = stream(chunk({"content": "Yes."}), chunk({}, "stop"), *([COUNTED] if counted else []))
+    body = {"model": "m", "messages": [{"role": "user", "content": "x" * 400}]}
+    with gateway(reply) as (url, upstream):
+        estimate = httpx.post(f"{url}/v1/messages/count_tokens", json=body, headers=VERSION).json()["input_tokens"]
+        assert start_of(post_message(url, stream=True, **body)) == (estimate, 9 if counted else estimate)
+        assert post_message(url, **body).json()["usage"]["input_tokens"] == (9 if counted else estimate)
+    assert [each["messages"] for each in upstream.bodies] == [body["messages"]] * 2
+
+
+def test_an_upstream_with_the_responses_api_is_not_asked_for_the_tokens_of_a_stream() -> None:
+    usage = {"input_tokens": 5, "output_tokens": 4, "total_tokens": 9}
+    reply = stream({"type": "response.completed", "response": {"status": "completed", "output": [], "usage": usage}})
+    with gateway(reply, api="responses") as (url, upstream):
+        begun, ended = start_of(post_message(url, model="m", stream=True))
+    assert (begun > 0, ended) == (True, 5)
+    assert [each.path for each in upstream.requests] == ["/v1/responses"]
+
+
+class UncountedEngine(StagedEngine):
+    """An engine whose count fails."""
+
+    async def count(self, _turn):
+        raise RuntimeError("no tokenizer")
+
+
+def test_a_count_that_fails_is_replaced_by_an_estimate(serve) -> None:
+    with serve(UncountedEngine(steps(ANSWER))) as url:
+        assert start_of(post_message(url, stream=True))[0] > 0
 
 
 def test_the_models_are_listed_as_the_client_reads_them(serve) -> None:

@@ -63,6 +63,11 @@ class Turn:
     index: int = field(default=0, kw_only=True)
 
 
+def estimate_prompt(turn: Turn) -> int:
+    """Estimate the number of tokens in the prompt of a turn."""
+    return estimate([turn.request.instructions, *turn.items])
+
+
 class Engine(ABC):
     """A source of model output."""
 
@@ -93,7 +98,7 @@ class Engine(ABC):
 
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens in the prompt of a turn: by default an estimate."""
-        return estimate([turn.request.instructions, *turn.items])
+        return estimate_prompt(turn)
 
     async def names(self) -> Sequence[str]:
         """Return the model names that requests may use, with an empty one if the model is optional: by default `models`."""
@@ -200,6 +205,10 @@ class Generation:
             ApiError: The engine refuses the turn, for this or another reason.
         """
         return await self.engine.count(turn)
+
+    async def count_locally(self, turn: Turn) -> int:
+        """Return the number of tokens in the prompt of a turn, or an estimate, without asking another server."""
+        return await self.count(turn)
 
     async def start(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Return the outputs of a turn, once the engine accepts it.

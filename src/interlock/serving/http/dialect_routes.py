@@ -63,12 +63,14 @@ class DialectApi(Generic[D]):
         error: The event for an error after the first write of a stream; its JSON is the body for an error of a request.
         fold: Returns the whole answer that events add up to.
         names: The API's names of parameters, by the beginnings of those of the Responses API.
+        counts_first: Whether an answer begins with the number of tokens in its prompt.
     """
 
     ping: bytes
     error: type[D]
     fold: Callable[[Iterable[D]], Struct]
     names: Mapping[str, str]
+    counts_first: bool
 
 
 MESSAGES_API: Final = DialectApi[MessagesEvent](
@@ -84,6 +86,7 @@ MESSAGES_API: Final = DialectApi[MessagesEvent](
         "stop": "stop_sequences",
         "input": "messages",
     },
+    counts_first=True,
 )
 CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
     COMMENT,
@@ -97,6 +100,7 @@ CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
         "max_output_tokens": "max_tokens",
         "input": "messages",
     },
+    counts_first=False,
 )
 
 
@@ -145,6 +149,8 @@ class TransducedStream(Generic[D]):
                 line.kept_alive(self.api.ping, self.keep_alive),
                 admitted(self.pending, receive, socket_of(scope, encode)) as run,
             ):
+                if self.api.counts_first:
+                    self.transducer.input_tokens = await run.count_prompt()
                 async for entries in run:
                     await self._write(line, run, entries)
         except Exception as error:
@@ -180,6 +186,8 @@ class TransducedAnswer(Generic[D]):
         made: list[D] = []
         try:
             async with admitted(self.pending, receive) as run:
+                if self.api.counts_first:
+                    self.transducer.input_tokens = await run.count_prompt()
                 async for step in run:
                     self.transducer.stop_sequence = run.progress.stop_sequence
                     for event in step:

@@ -25,7 +25,7 @@ from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish,
 from interlock.fsm.driver import ReadyCall, ResponseDriver
 from interlock.parsers import Chunk, Parser
 from interlock.serving import traces
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, estimate_prompt
 from interlock.serving.engines.generation import fitting
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
@@ -312,6 +312,16 @@ class ResponseRun(Generic[T]):
         progress, output = self.progress, self.driver.items()
         items = self.tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
         return Turn(self.context.request, (*progress.history, *items), progress.remaining_tokens, index=progress.count)
+
+    async def count_prompt(self) -> int:
+        """Return the number of tokens in the prompt of the next turn, or an estimate, without asking another server."""
+        turn = self.next_turn()
+        try:
+            return await self.generation.count_locally(turn)
+        except Exception as error:
+            if not is_fault(error):
+                raise
+            return estimate_prompt(turn)  # what is wrong with the turn, its generation says
 
     async def _generate(self) -> RunSteps:
         """Generate one turn."""

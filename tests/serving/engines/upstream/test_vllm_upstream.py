@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from live.dialects import messages_of
 from live.upstream import PATIENCE, Reply, event, failure, gateway, stream
 from live.wire import bodies
 
@@ -115,6 +116,14 @@ def test_a_prompt_without_tools_or_instructions_has_no_message_of_the_developer(
     assert prompt().split("<|start|>")[2:] == ["user<|message|>Hi<|end|>", "assistant"]
     assert "namespace" not in prompt(tools=[FUNCTION], tool_choice="none")
     assert "## browser" in prompt(tools=[{"type": "web_search"}], settings={"hosted": ["web_search"]})
+
+
+def test_a_message_begins_with_the_number_of_tokens_in_the_prompt():
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    with gateway(written(ANSWER), api="vllm") as (url, upstream):
+        start, *_ = messages_of(httpx.post(f"{url}/v1/messages", json=body, timeout=PATIENCE).content)
+    (sent_body,) = upstream.bodies
+    assert start["message"]["usage"]["input_tokens"] == len(sent_body["prompt"])
 
 
 def test_tokens_are_read_with_their_usage():

@@ -194,6 +194,9 @@ class UpstreamGeneration(Generation):
     async def count(self, turn: Turn) -> int:
         return await self.translator.count(turn)
 
+    async def count_locally(self, turn: Turn) -> int:
+        return await self.translator.count_locally(turn)
+
     def shorten(self, shortcut: Shortcut[Any]) -> None:
         self._shortcut = shortcut
 

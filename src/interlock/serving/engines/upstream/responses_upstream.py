@@ -86,8 +86,7 @@ class ResponsesTranslator(Translator):
 
     async def count(self, turn: Turn) -> int:
         """Return the number of tokens that the upstream counts, or an estimate if it cannot count."""
-        full_body = await self._body(turn)
-        body = self._call.upstream.rename_fields({name: value for name, value in full_body.items() if name not in NOT_COUNTED})
+        body = await self._counted_body(turn)
         answer: object = None
         try:
             answer = await self._call.fetch("responses/input_tokens", body)
@@ -95,6 +94,13 @@ class ResponsesTranslator(Translator):
             if error.status not in NO_COUNT:
                 raise
         return count_of(members(answer).get("input_tokens")) or estimate(body)
+
+    async def count_locally(self, turn: Turn) -> int:
+        return estimate(await self._counted_body(turn))
+
+    async def _counted_body(self, turn: Turn) -> dict[str, object]:
+        body = await self._body(turn)
+        return self._call.upstream.rename_fields({name: value for name, value in body.items() if name not in NOT_COUNTED})
 
     async def _fields(self, turn: Turn) -> dict[str, object]:
         tools = [*self._tools(turn)]

@@ -209,6 +209,10 @@ class Translator(ABC):
             ApiError: The turn cannot be expressed in the API, or the upstream fails.
         """
 
+    async def count_locally(self, turn: Turn) -> int:
+        """Return the same without asking the upstream; by default, `count` does not ask it."""
+        return await self.count(turn)
+
 
 def count_of(value: object) -> int:
     """Return a positive number of tokens as it is, and 0 for anything else."""

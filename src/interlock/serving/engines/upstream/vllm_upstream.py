@@ -25,7 +25,7 @@ from interlock.parsers.families import Family, FamilyParser, ParserSettings, fam
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.routing import Routing
-from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.engine import EngineOutput, Turn, estimate_prompt
 from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages, write_required_call
 from interlock.serving.engines.prompt import TOO_LONG
 from interlock.serving.engines.upstream.call_names import FunctionNames
@@ -151,6 +151,12 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         if len(prompt.tokens) >= prompt.context:
             raise PromptError(TOO_LONG)
         return len(prompt.tokens)
+
+    async def count_locally(self, turn: Turn) -> int:
+        """Return the number of tokens of the prompt if the upstream has rendered it, otherwise an estimate."""
+        if self._prompt is not None and self._prompt[0] == turn:
+            return len(self._prompt[1].tokens)
+        return estimate_prompt(turn)
 
     async def _rendered(self, turn: Turn) -> RenderedPrompt:
         """Return the prompt of a turn, which is rendered only once."""
