@@ -13,7 +13,7 @@ from each import each
 from family_pictures import picture_of_call, picture_of_literals, picture_of_text
 
 from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
-from interlock.diagram.graph import DrawnEdge, GraphNode, Label, NodeStyle, Region
+from interlock.diagram.graph import DrawnEdge, GraphNode, Label, LineStyle, Region
 from interlock.diagram.layout import Layout, PlacedLine, _overlaps, _spread, lay_out, untidiness
 from interlock.diagram.plan import _orders
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
@@ -118,7 +118,7 @@ def test_a_graph_holds_each_edge_of_its_lifecycle_once(name) -> None:
     assert rows(GRAPHS[name]) == sorted(declared)
 
 
-def test_triggers_that_do_the_same_share_a_label_and_there_is_one_line_from_a_state_to_another() -> None:
+def test_triggers_with_equal_effects_share_a_label_and_edges_between_two_states_share_a_line() -> None:
     graph = graph_of("g", "a", [("a", "x", "b", ("e",)), ("a", "y", "b", ()), ("a", "cut", "b", ("e",)), ("b", "x", "b", ())])
     assert graph.edges == (
         DrawnEdge("a", "b", (Label(("x", "cut"), ("e",)), Label(("y",)))),
@@ -126,14 +126,14 @@ def test_triggers_that_do_the_same_share_a_label_and_there_is_one_line_from_a_st
     )
 
 
-def test_a_line_is_normal_if_one_of_its_triggers_is_and_else_a_failure_if_one_is() -> None:
+def test_a_line_is_normal_if_any_of_its_triggers_is_normal() -> None:
     def style(*triggers):
         return DrawnEdge("a", "b", (Label(triggers),)).style
 
     assert (style("cut", "x"), style("cut", "fail"), style("cancel", "leave")) == (
-        NodeStyle.NORMAL,
-        NodeStyle.FAIL,
-        NodeStyle.CUT,
+        LineStyle.NORMAL,
+        LineStyle.FAIL,
+        LineStyle.CUT,
     )
 
 
@@ -217,7 +217,7 @@ def test_json_has_everything_that_the_graph_has(graph) -> None:
         )
         for edge in document["edges"]
     ] == list(graph.edges)
-    assert [NodeStyle(edge["style"]) for edge in document["edges"]] == [edge.style for edge in graph.edges]
+    assert [LineStyle(edge["style"]) for edge in document["edges"]] == [edge.style for edge in graph.edges]
     assert [Region(name, tuple(states)) for name, states in document["regions"].items()] == list(graph.regions)
     assert (tuple(document["way"]), tuple(document["key"].items())) == (graph.way, graph.key)
     assert tuple(document["triggers"].items()) == graph.triggers
@@ -248,7 +248,7 @@ def test_a_configuration_for_xstate_has_every_edge_in_every_state(graph) -> None
 @every_graph
 def test_dot_draws_every_edge_with_its_style(graph) -> None:
     drawn = RENDERERS["dot"](graph)
-    looks = {NodeStyle.NORMAL: "solid", NodeStyle.CUT: "dashed", NodeStyle.FAIL: "dotted"}
+    looks = {LineStyle.NORMAL: "solid", LineStyle.CUT: "dashed", LineStyle.FAIL: "dotted"}
     for edge in graph.edges:
         label = "".join(f"{graph.written(label)}\\l" for label in edge.labels)
         source, dest = graph.ends(edge)[0]
@@ -411,7 +411,7 @@ def test_the_main_path_is_straight() -> None:
     assert [line.points[0][0] for line in layout.lines if line.rail] == [middles["absent"]] * (len(main) - 1)
 
 
-def test_a_line_is_drawn_over_a_gap_in_the_lines_that_it_crosses_and_not_in_those_that_it_joins() -> None:
+def test_crossed_lines_have_a_gap_and_joined_lines_have_none() -> None:
     merged = [[*lines] for lines in laid_out(GRAPHS["message"]).merged]
     assert [len({id(line.owner) for line in lines}) for lines in merged] == [1] * len(merged)
     assert sum(len(lines) > 1 for lines in merged) == 5
@@ -434,7 +434,7 @@ def test_a_picture_is_the_same_every_time() -> None:
 
 def test_lines_that_overlap_are_worse_than_lines_that_cross() -> None:
     def layout(*lines):
-        return Layout((), tuple(PlacedLine(NodeStyle.NORMAL, points, object()) for points in lines), ())
+        return Layout((), tuple(PlacedLine(LineStyle.NORMAL, points, object()) for points in lines), ())
 
     level, parallel, upright = ((0, 5), (10, 5)), ((5, 9), (15, 9)), ((5, 0), (5, 10))
     assert round(untidiness(layout(level, parallel))) == 100

@@ -236,7 +236,7 @@ def test_an_object_that_is_not_json_raises():
 
 
 @given(VALUES)
-def test_a_value_as_json_is_what_is_written(value):
+def test_as_json_returns_what_dumps_writes(value):
     assert as_json(value) == cleaned(value)
 
 

@@ -160,7 +160,7 @@ WITHOUT = {"type": "allowlist", "allowed_domains": ["h"]}
         ),
     ],
 )
-def test_a_tool_is_echoed_without_what_is_secret_in_it(tool, echoed):
+def test_a_tool_is_echoed_without_its_secrets(tool, echoed):
     assert echo(tools=[tool])["tools"] == [echoed]
 
 
@@ -286,7 +286,7 @@ def test_every_kind_of_the_package_is_known():
     assert {*TYPED} - {*ITEMS} == set()
 
 
-def test_the_ids_of_each_kind_begin_in_their_own_way():
+def test_each_kind_has_its_own_id_prefix():
     prefixes = [kind.prefix for kind in ITEMS.values()]
     assert all(prefixes)
     assert len({*prefixes}) == len(prefixes)

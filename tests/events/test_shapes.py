@@ -86,7 +86,7 @@ def test_a_request_may_omit_fields_that_only_responses_require():
     assert in_request({**CALL, "namespace": None, "status": None}, InputItem) == []
 
 
-def test_a_field_with_a_default_may_be_left_out_of_a_request_alone():
+def test_only_a_request_may_omit_a_field_with_a_default():
     tool = {"type": "function", "name": "sum"}
     assert in_request(tool, AnyTool) == in_stream(tool, AnyTool) == []
     assert in_request({"name": "sum"}, FunctionTool) == []
@@ -100,7 +100,7 @@ def test_the_result_of_an_image_may_be_null():
     assert in_stream(image, OutputItem) == [Mismatch(("result",), "missing", "image_generation_call", "a string")]
 
 
-def test_an_object_of_another_type_than_the_only_one_is_found():
+def test_an_object_with_a_wrong_type_is_a_mismatch():
     assert in_stream({"type": "custom", "name": "sum"}, FunctionTool) == [
         Mismatch(("type",), "tag", "function", "'function'", "custom", ("function",))
     ]
@@ -147,7 +147,7 @@ def test_the_parameter_of_a_request_is_named_by_its_path(setting, param, kind, e
     assert (param_of(mismatch.path), mismatch.kind, mismatch.expected, mismatch.limit) == (param, kind, expected, limit)
 
 
-def test_mismatches_come_in_the_order_of_the_value_and_what_is_missing_last():
+def test_mismatches_are_in_document_order_with_missing_fields_last():
     value = {"output": [3, {"type": "x"}], "id": 1, "new": 0, "model": "m"}
     differences = [(param_of(mismatch.path), mismatch.kind) for mismatch in in_stream(value, Response)]
     assert differences[:4] == [("output[0]", "type"), ("output[1].type", "tag"), ("id", "type"), ("new", "unknown")]
@@ -241,5 +241,5 @@ def test_a_value_beyond_a_limit_is_a_mismatch(type_, value, limit):
     assert [mismatch.limit for mismatch in in_request(value, type_)] == [limit]
 
 
-def test_a_value_within_its_limits_is_none():
+def test_a_value_within_its_limits_has_no_mismatch():
     assert in_request([1, "ab"], list[Annotated[int, Meta(gt=0)] | Annotated[str, Meta(pattern="^a")]]) == []

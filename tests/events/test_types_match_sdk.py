@@ -538,7 +538,7 @@ def test_a_mismatch_of_a_request_has_its_path(body, message):
     assert str(caught.value) == message
 
 
-def test_the_terminal_events_are_those_after_which_nothing_comes():
+def test_nothing_follows_a_terminal_event():
     assert {"response.completed", "response.incomplete", "response.failed"} == TERMINAL
     assert {name for name, event in EVENTS.items() if event.after is Place.AFTER} == {*TERMINAL, "response.output_item.done"}
 

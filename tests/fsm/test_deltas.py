@@ -135,7 +135,7 @@ def test_an_edge_is_labelled_by_wire_names():
     ]
 
 
-def test_the_response_emits_events_of_its_own_scope_alone():
+def test_the_response_emits_only_events_about_itself():
     events = {emission.event for edge in RESPONSE.edges for emission in edge.effects}
     assert {event for event in events if not issubclass(event, ResponseEvent)} == {Keepalive}
 

@@ -339,7 +339,7 @@ def test_the_driver_finds_the_mark_that_an_annotation_is_about_in_the_open_part(
     assert second["annotations"] == [{"type": "file_citation", "file_id": "f", "filename": "n", "index": 3}]
 
 
-def test_after_a_mark_that_is_not_there_only_the_end_of_the_part_is_searched_again():
+def test_after_a_missing_mark_only_the_end_of_the_part_is_searched_again():
     stream = Stream("[1]" + "é" * 1023 + "z[2]", Annotate(URL, "[3]"), Annotate(URL, "[1]"), Annotate(URL, "[2]"))
     (part,) = stream.output()[0]["content"]
     assert part["annotations"] == [{**URL, "start_index": 1027, "end_index": 1030}]
@@ -392,7 +392,7 @@ def test_a_part_has_log_probabilities_for_all_of_its_text_or_for_none(deltas, pa
     assert [(part.get("text", part.get("refusal")), len(part.get("logprobs", ()))) for part in message["content"]] == parts
 
 
-def test_log_probabilities_end_no_part_of_an_item_that_does_not_show_them():
+def test_log_probabilities_split_no_part_of_an_item_without_them():
     (reasoning,) = Stream(Open("reasoning"), "a", scored("b"), "c").output()
     assert reasoning["content"] == [{"type": "reasoning_text", "text": "abc"}]
 
@@ -421,7 +421,7 @@ def test_a_call_id_of_the_model_is_kept_if_it_is_valid(call_id, expected):
     assert Stream(Open("function_call", {"name": "f", "call_id": call_id})).output()[0]["call_id"] == expected
 
 
-def test_a_search_of_tools_has_a_call_id_unless_it_is_said_to_have_none():
+def test_a_tool_search_has_a_call_id_unless_it_is_null():
     searches = [
         Open("tool_search_call", {"execution": "client"}),
         Open("tool_search_call", {"execution": "server", "call_id": None}),

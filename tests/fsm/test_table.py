@@ -50,7 +50,7 @@ def test_a_table_holds_its_states_and_triggers_in_the_order_of_the_declaration()
     assert TASK.triggers == ("start", "lose", "wait", "end")
 
 
-def test_a_state_is_linked_to_those_that_follow_and_shows_its_triggers():
+def test_a_state_has_its_next_states_and_shows_its_triggers():
     states = TASK.states
     assert states["queued"].rows == {"start": (states["running"], (1, 2)), "lose": (states["lost"], ())}
     assert [repr(state) for state in states.values()] == [
@@ -394,7 +394,7 @@ def test_restore_undoes_an_edge():
     assert (door.state, door.times) == (DOOR.states["shut"], 0)
 
 
-def test_text_streams_only_where_one_delta_comes_and_nothing_else_could():
+def test_a_state_streams_text_only_if_append_emits_a_single_delta():
     streams = {
         (name, state.name): emission.name
         for name, each in EVERY.items()
@@ -436,14 +436,14 @@ def modules(*folders):
     return [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
 
 
-def test_events_are_made_by_the_emissions_of_edges_alone():
+def test_only_the_emissions_of_edges_make_events():
     makers = {
         path.relative_to(ROOT).as_posix() for path in modules("") if {call.rpartition(".")[2] for call in calls(path)} & CLASSES
     }
     assert makers == MAKERS
 
 
-def test_emissions_are_run_by_the_driver_and_by_what_takes_a_stream_up():
+def test_only_the_driver_and_rebuilding_run_emissions():
     runners = {path.relative_to(ROOT).as_posix() for path in modules("fsm", "serving") if "emission.make" in calls(path)}
     assert runners == {"fsm/driver.py", "fsm/rebuilding.py"}
 

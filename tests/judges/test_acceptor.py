@@ -308,7 +308,7 @@ def test_digests_ignore_how_a_value_is_written():
 
 
 @each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
-def test_an_automaton_takes_what_every_edge_emits(lifecycle):
+def test_an_automaton_accepts_the_events_of_every_edge(lifecycle):
     automaton = LifecycleAutomaton(lifecycle)
     assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}
     for edge in lifecycle.edges:

@@ -121,7 +121,7 @@ def test_each_framing_error_is_found(frames, message) -> None:
     assert any(text.startswith(message) for text in messages(frames))
 
 
-def test_the_media_type_is_judged_where_it_is_known():
+def test_the_media_type_is_judged_if_it_is_given():
     for content_type, count in [("text/event-stream; charset=utf-8", 0), ("application/json", 1), ("", 1)]:
         judging = Judge()
         judging.content_type(content_type)

@@ -72,7 +72,7 @@ def part(entry, text):
     return {**entry, "token": text, "bytes": list(text.encode()), "top_logprobs": []}
 
 
-def test_a_text_has_the_tokens_that_say_it():
+def test_a_text_has_the_tokens_that_spell_it():
     alignment = aligned(LE, END, IN, BARE)
     assert alignment.find("le") == ("le", [LE])
     assert alignment.find("é!\n") == ("é!\n", [IN, BARE])
@@ -87,7 +87,7 @@ def test_a_text_waits_for_the_rest_of_its_token():
     assert alignment.flush() == ("", [])
 
 
-def test_what_is_left_of_a_text_has_the_part_of_its_token_and_the_next_text_has_the_other():
+def test_a_token_that_two_texts_share_is_divided_between_them():
     alignment = aligned(LE, BARE)
     assert alignment.find("le!") == ("le", [LE])
     assert alignment.flush() == ("!", [part(BARE, "!")])
@@ -99,14 +99,14 @@ def test_a_text_that_begins_inside_of_a_token_has_the_part_of_it():
     assert alignment.find("\nle") == ("\nle", [part(BARE, "\n"), LE])
 
 
-def test_tokens_that_divide_a_character_say_it_together():
+def test_tokens_that_divide_a_character_stay_together():
     first, second = {"bytes": [0xC3]}, {"bytes": [0xA9, 0x21]}
     alignment = aligned(first, second)
     assert alignment.find("é") == ("", [])
     assert alignment.find("!") == ("é!", [first, second])
 
 
-def test_a_text_that_no_token_says_has_none_and_takes_none():
+def test_a_text_that_no_tokens_spell_has_no_tokens():
     alignment = aligned(LE, NONE)
     assert alignment.find("l") == ("", [])
     assert alignment.find("other") == ("lother", ())

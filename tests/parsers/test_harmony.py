@@ -40,7 +40,7 @@ def test_well_formed_output_is_read(written: str, expected: list[Item], size: in
     assert items(parse(tokens(written), routing=ROUTING, size=size)) == expected
 
 
-def test_a_header_that_does_not_end_is_not_waited_for():
+def test_a_header_without_an_end_does_not_wait_forever():
     (item,) = items(parse(words("to=" + "x" * 1000), size=1))
     assert item.fields["name"] + item.text == "x" * 1000
     assert 200 < len(item.fields["name"]) <= 256

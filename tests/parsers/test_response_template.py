@@ -158,7 +158,7 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(fields, reason):
         (None, r"^unknown format 'None'"),
     ],
 )
-def test_an_unknown_format_is_answered_with_what_could_be_meant(format_, message) -> None:
+def test_the_error_for_an_unknown_format_suggests_known_ones(format_, message) -> None:
     with pytest.raises(ValueError, match=message):
         parser_for(format_, {})
 

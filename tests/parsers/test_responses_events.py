@@ -556,7 +556,7 @@ def test_the_reason_for_an_end_is_kept():
         ),
     ],
 )
-def test_a_failure_keeps_what_was_written(fault, error):
+def test_a_failure_keeps_the_text_so_far(fault, error):
     final = response([added(call()), arguments("{"), text("a", index=1), fault])
     assert (final["status"], final["error"]) == ("failed", error)
     assert final["output"][0]["type"] == "function_call"
@@ -579,7 +579,7 @@ def test_a_text_delta_ends_no_turn():
     assert finish_reason(text("a")) is None
 
 
-def test_more_of_the_only_text_takes_the_same_way_as_any_other_event():
+def test_the_fast_path_gives_the_same_deltas():
     def delta(text, item="msg_1", index=0, **fields):
         return {"type": "response.output_text.delta", "item_id": item, "content_index": index, "delta": text, **fields}
 

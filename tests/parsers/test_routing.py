@@ -92,7 +92,7 @@ def test_an_unknown_name_is_a_function_where_there_are_only_functions(name: str,
     assert ROUTING.function(name) == route
 
 
-def test_a_function_that_stands_for_a_servers_tool_is_a_call_of_that():
+def test_a_function_that_stands_for_a_servers_tool_becomes_a_call_of_it():
     routing = Routing.from_request({"tools": [{"type": "mcp", "server_label": label} for label in ("rail", "rail__sea")]})
     for name, route in {"rail__trains": mcp("rail", "trains"), "rail__sea__ships": mcp("rail__sea", "ships")}.items():
         for recipient in (name, f"functions.{name}"):
@@ -105,7 +105,7 @@ def test_a_bare_name_belongs_to_the_only_server():
     assert routing.recipient("anything") == mcp("files", "anything")
 
 
-def test_a_function_named_python_is_a_function_where_there_is_no_interpreter():
+def test_a_function_named_python_is_a_function_if_no_interpreter_is_declared():
     tools = [{"type": "function", "name": "python"}]
     assert Routing.from_request({"tools": tools}).recipient("python") == function("python")
     hosted = Routing.from_request({"tools": [*tools, {"type": "code_interpreter"}]})
@@ -113,7 +113,7 @@ def test_a_function_named_python_is_a_function_where_there_is_no_interpreter():
     assert hosted.recipient("functions.python") == function("python")
 
 
-def test_a_function_named_as_somebody_is_called_by_its_full_name():
+def test_a_function_with_the_name_of_a_role_needs_its_full_name():
     routing = Routing.from_request({"tools": [{"type": "function", "name": "user"}]})
     assert routing.recipient("user") is None
     assert routing.recipient("functions.user") == function("user")
@@ -201,13 +201,13 @@ def test_arguments_become_the_item(kind, arguments, wanted):
 
 
 @each(("kind", "arguments"), ODD)
-def test_a_call_that_makes_no_sense_is_one_of_a_function(kind, arguments):
+def test_a_call_with_invalid_arguments_becomes_a_function_call(kind, arguments):
     written = writer(kind)
     function_call = Open("function_call", {"name": kind, **ID})
     assert [*written.open(), *written.write(arguments), *written.close()] == [function_call, arguments, Close()]
 
 
-def test_a_call_that_is_cut_is_one_of_a_function_as_far_as_it_came():
+def test_a_truncated_call_becomes_a_function_call():
     written = writer("shell")
     assert [*written.write('{"comm'), *written.leave()] == [Open("function_call", {"name": "shell", **ID}), '{"comm']
 
@@ -265,5 +265,5 @@ def test_arguments_become_an_action(function: str, arguments: str, action: dict[
         ("", "{}", "the browser has no function ''"),
     ],
 )
-def test_arguments_that_make_no_sense_are_kept_as_a_query(function: str, arguments: str, fault: str):
+def test_invalid_arguments_become_the_query(function: str, arguments: str, fault: str):
     assert read_action(function, arguments) == BrowserAction({"type": "search", "query": arguments}, fault)

@@ -14,7 +14,7 @@ from turns import PARSED
 @pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
 def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn):
     if turn.since > RELEASE:
-        pytest.skip(f"vLLM makes this of it since {turn.since}")
+        pytest.skip(f"vLLM parses this turn like that only since {turn.since}")
     request = body(server.setup.model, turn)
     response = judged(stream(server.url, request))[-1]["response"]
     assert (summary(response), response["status"]) == (list(turn.items), turn.status)

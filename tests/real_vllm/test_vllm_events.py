@@ -65,7 +65,7 @@ def post(server, serving, request):
 
 def check(server, serving, turn):
     if turn.since > RELEASE:
-        pytest.skip(f"vLLM makes this of it since {turn.since}")
+        pytest.skip(f"vLLM parses this turn like that only since {turn.since}")
     response = play(server, serving, turn)[-1]["response"]
     assert [summary(response), response["status"]] == WITHOUT_VLLM_LOOP.get(turn.name, [list(turn.items), turn.status])
     answer = post(server, serving, body(server.setup.model, turn))

@@ -164,7 +164,7 @@ def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
     assert verdicts(renumber([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})
 
 
-def test_both_count_the_commands_whose_output_a_shell_prints():
+def test_both_judges_count_the_commands_of_a_shell_output():
     driver = ResponseDriver({"model": "m"}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0)
     output = [Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})]
     end = [EndOutput("sho_1", {"type": "exit", "exit_code": 0}), Succeed("sho_1"), EndTurn("stop"), Finish()]

@@ -158,7 +158,7 @@ def ways(value, way=()):
 @pytest.mark.long
 @pytest.mark.parametrize("name", LEGAL)
 @pytest.mark.parametrize("value", [None, "x", [{"x": None}]])
-def test_whatever_a_value_becomes_the_oracle_does_not_raise(name, value):
+def test_the_oracle_raises_for_no_changed_value(name, value):
     for place, body in enumerate(LEGAL[name]):
         for *way, last in ways(body):
             bodies = json.loads(json.dumps(LEGAL[name]))

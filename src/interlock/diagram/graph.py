@@ -33,7 +33,7 @@ class NodeRole(Enum):
     """Final, and reached without any effect, so no reader of a stream notices it."""
 
 
-class NodeStyle(Enum):
+class LineStyle(Enum):
     """The kind of transition that a line shows, drawn as its pattern."""
 
     NORMAL = "normal"
@@ -43,7 +43,7 @@ class NodeStyle(Enum):
     """A failure ends the machine."""
 
 
-STYLES: Final = {"cut": NodeStyle.CUT, "cancel": NodeStyle.CUT, "leave": NodeStyle.CUT, "fail": NodeStyle.FAIL}
+STYLES: Final = {"cut": LineStyle.CUT, "cancel": LineStyle.CUT, "leave": LineStyle.CUT, "fail": LineStyle.FAIL}
 """The style of a trigger's line; other triggers have normal lines."""
 
 Row: TypeAlias = tuple[str, str, str, tuple[str, ...]]
@@ -84,10 +84,10 @@ class DrawnEdge:
     labels: tuple[Label, ...]
 
     @property
-    def style(self) -> NodeStyle:
+    def style(self) -> LineStyle:
         """The normal style if any trigger has it, else the style of a failure if any trigger has it, else the style of a cut."""
-        styles = {STYLES.get(trigger, NodeStyle.NORMAL) for label in self.labels for trigger in label.triggers}
-        return next(style for style in (NodeStyle.NORMAL, NodeStyle.FAIL, NodeStyle.CUT) if style in styles)
+        styles = {STYLES.get(trigger, LineStyle.NORMAL) for label in self.labels for trigger in label.triggers}
+        return next(style for style in (LineStyle.NORMAL, LineStyle.FAIL, LineStyle.CUT) if style in styles)
 
 
 @frozen
@@ -217,7 +217,7 @@ def _share(rows: Iterable[Row], region: str, members: Collection[str]) -> list[R
 
 def _good_way(nodes: Sequence[GraphNode], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
     """Return the shortest path to the first final state that a normal line enters."""
-    normal = [edge for edge in edges if edge.style is NodeStyle.NORMAL]
+    normal = [edge for edge in edges if edge.style is LineStyle.NORMAL]
     entered = {edge.dest for edge in normal}
     end = next((node.name for node in nodes if node.role is NodeRole.FINAL and node.name in entered), None)
     ways: list[tuple[str, ...]] = [(nodes[0].name,)]

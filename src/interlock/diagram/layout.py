@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
-from interlock.diagram.graph import DrawnEdge, Graph, GraphNode, NodeRole, NodeStyle
-from interlock.diagram.plan import Frame, Plan, PlannedPlace, RailSide, Slot, Track, plan_of, reorder
+from interlock.diagram.graph import DrawnEdge, Graph, GraphNode, LineStyle, NodeRole
+from interlock.diagram.plan import Frame, Plan, Side, Slot, SlotPlace, Track, plan_of, reorder
 
 Coordinate: TypeAlias = tuple[float, float]
 
@@ -136,7 +136,7 @@ class PlacedLabel:
 class PlacedLine:
     """A line, or a branch that joins another line."""
 
-    style: NodeStyle
+    style: LineStyle
     points: tuple[Coordinate, ...]
     """The ends and corners."""
     owner: object = field(eq=False, repr=False)
@@ -188,7 +188,7 @@ def lay_out(graph: Graph) -> Layout:
     least, previous = untidiness(layout), None
     while least != previous:
         previous = least
-        rows: list[PlannedPlace | RailSide] = [*plan.slots, *plan.tracks]
+        rows: list[SlotPlace | Side] = [*plan.slots, *plan.tracks]
         for row in rows:
             for other in reorder(plan, row):
                 candidate = _place(other, texts)
@@ -211,11 +211,11 @@ def _texts(graph: Graph, *, both_sides: bool) -> dict[DrawnEdge, PlacedText]:
 
 def _place(plan: Plan, texts: Mapping[DrawnEdge, PlacedText]) -> Layout:
     placing = _Placing(plan, texts)
-    placing.stand()
-    placing.stand_aside()
-    placing.loop()
-    for track in (*plan.tracks[RailSide.LEFT], *plan.tracks[RailSide.RIGHT]):
-        placing.run(track)
+    placing.place_main_column()
+    placing.place_right_column()
+    placing.draw_loops()
+    for track in (*plan.tracks[Side.LEFT], *plan.tracks[Side.RIGHT]):
+        placing.draw_track(track)
     return Layout(
         tuple(PlacedState(node, placing.boxes[node.name]) for node in (*plan.main, *plan.aside)),
         tuple(placing.lines),
@@ -237,7 +237,7 @@ class _Placing:
     """The right side of the main column."""
     aside: float = field(init=False)
     """The left side of the right column."""
-    reaches: dict[RailSide, float] = field(init=False)
+    reaches: dict[Side, float] = field(init=False)
     """The width of the labels of states and frames beyond each side of the main column."""
     spans: dict[bool, tuple[float, float]] = field(init=False)
     """The left and the right side of the frames in the main column (False) and in the right column (True)."""
@@ -255,39 +255,39 @@ class _Placing:
         width, tracks, frames = _width(main), self.plan.tracks, self.plan.frames
         names = [width_of(frame.name, TRIGGER_SIZE) + 2 * _INDENT - width / 2 for frame in frames if frame.main]
         rails = [self.texts[edge].width + 2 * _INDENT - width / 2 for edge in self.plan.rails.values()]
-        left, right = max([self._reach(main, RailSide.LEFT), *names]), max([self._reach(main, RailSide.RIGHT), *rails])
+        left, right = max([self._label_width(main, Side.LEFT), *names]), max([self._label_width(main, Side.RIGHT), *rails])
         self.reaches = {
-            RailSide.LEFT: left + self._reach([frame.name for frame in frames if frame.main], RailSide.LEFT),
-            RailSide.RIGHT: right + self._reach([frame.name for frame in frames if not frame.aside], RailSide.RIGHT),
+            Side.LEFT: left + self._label_width([frame.name for frame in frames if frame.main], Side.LEFT),
+            Side.RIGHT: right + self._label_width([frame.name for frame in frames if not frame.aside], Side.RIGHT),
         }
-        inner = self._reach(aside, RailSide.LEFT)
-        outer = self._reach([frame.name for frame in frames if not frame.main], RailSide.LEFT)
+        inner = self._label_width(aside, Side.LEFT)
+        outer = self._label_width([frame.name for frame in frames if not frame.main], Side.LEFT)
         self.left = MARGIN
-        if tracks[RailSide.LEFT] or names:
-            self.left += self.reaches[RailSide.LEFT] + len(tracks[RailSide.LEFT]) * _PITCH
+        if tracks[Side.LEFT] or names:
+            self.left += self.reaches[Side.LEFT] + len(tracks[Side.LEFT]) * _PITCH
         self.right = self.left + width
-        self.aside = self._bus(RailSide.RIGHT, len(tracks[RailSide.RIGHT])) - _PITCH + max(_RUN, inner + outer)
+        self.aside = self._track_x(Side.RIGHT, len(tracks[Side.RIGHT])) - _PITCH + max(_RUN, inner + outer)
         self.spans = {
             False: (self.left - left, self.right + right),
             True: (self.aside - inner, self.aside + _width(aside) + _PAD),
         }
 
-    def _reach(self, names: Sequence[str], side: RailSide) -> float:
+    def _label_width(self, names: Sequence[str], side: Side) -> float:
         """Return the width of the labels beside states or frames on one side."""
         edges = [slot for name in names for slot in self.plan.slots.get((name, side), ()) if isinstance(slot, DrawnEdge)]
         widths = [_INDENT + self.texts[edge].width + (_LOOP if edge.source == edge.dest else 0) for edge in edges]
         return max(widths, default=0) + _INDENT if names else 0
 
-    def _bus(self, side: RailSide, number: int) -> float:
+    def _track_x(self, side: Side, number: int) -> float:
         """Return the x of a track by its number, counted from the inside."""
-        return (self.right if side is RailSide.RIGHT else self.left) + side.value * (self.reaches[side] + number * _PITCH)
+        return (self.right if side is Side.RIGHT else self.left) + side.value * (self.reaches[side] + number * _PITCH)
 
-    def _side(self, name: str, side: RailSide) -> float:
+    def _side_x(self, name: str, side: Side) -> float:
         """Return the x where lanes leave a state or frame and tracks arrive."""
         box = self.frames.get(name) or self.boxes[name]
-        return box.right if side is RailSide.RIGHT and box.x < self.right else box.x
+        return box.right if side is Side.RIGHT and box.x < self.right else box.x
 
-    def stand(self) -> None:
+    def place_main_column(self) -> None:
         """Place the states of the main column, each tall enough for its lines, and the frames around them."""
         first = {frame.main[0]: frame for frame in self.plan.frames if frame.main}
         last = {frame.main[-1]: frame for frame in self.plan.frames if frame.main}
@@ -298,39 +298,39 @@ class _Placing:
             if node.name in first:
                 y += _TITLE
                 top = y
-            rows = [self.plan.slots.get((node.name, side), ()) for side in RailSide]
-            height = max(_STATE_HEIGHT, *(sum(map(self._strip, row)) + _ABOVE for row in rows))
+            rows = [self.plan.slots.get((node.name, side), ()) for side in Side]
+            height = max(_STATE_HEIGHT, *(sum(map(self._slot_height, row)) + _ABOVE for row in rows))
             box = self.boxes[node.name] = Box(self.left, y, self.right - self.left, height)
             for row in rows:
-                self._touch(row, box)
+                self._place_slots(row, box)
             y = box.bottom
             if node.name in last:
-                y = self._close(last[node.name], top, y)
-            y = self._descend(node, box, y, _TITLE if following in first else 0)
+                y = self._place_frame(last[node.name], top, y)
+            y = self._draw_rail(node, box, y, _TITLE if following in first else 0)
 
-    def _touch(self, row: Sequence[Slot], box: Box) -> None:
+    def _place_slots(self, row: Sequence[Slot], box: Box) -> None:
         """Place the slots of a state's side around its middle."""
-        y = box.middle[1] - sum(map(self._strip, row)) / 2
+        y = box.middle[1] - sum(map(self._slot_height, row)) / 2
         for slot in row:
-            y = self._put(slot, y)
+            y = self._place_slot(slot, y)
 
-    def _put(self, slot: Slot, y: float) -> float:
+    def _place_slot(self, slot: Slot, y: float) -> float:
         """Place a slot below y, and return the y of its end."""
-        end = y + self._strip(slot)
+        end = y + self._slot_height(slot)
         self.heights[slot] = (y + end) / 2 if isinstance(slot, Track) or slot.source == slot.dest else end - _ABOVE
         return end
 
-    def _strip(self, slot: Slot) -> float:
+    def _slot_height(self, slot: Slot) -> float:
         """Return the height of a slot on the side of its state."""
         if isinstance(slot, Track):
             return _PITCH
         height = self.texts[slot].height
         return max(height, _LOOP) + 2 * _ABOVE if slot.source == slot.dest else height + 2.5 * _ABOVE
 
-    def loop(self) -> None:
+    def draw_loops(self) -> None:
         """Draw the lines that return to their states and frames."""
         loops = [
-            (slot, self._side(name, side), side)
+            (slot, self._side_x(name, side), side)
             for (name, side), row in self.plan.slots.items()
             for slot in row
             if isinstance(slot, DrawnEdge) and slot.source == slot.dest
@@ -340,15 +340,15 @@ class _Placing:
             points = ((near, y - _LOOP / 3), (far, y - _LOOP / 3), (far, y + _LOOP / 3), (near, y + _LOOP / 3))
             self.lines.append(PlacedLine(edge.style, points, edge))
             self.routes[edge] = points
-            self._write(edge, far + side.value * _INDENT / 2, y - self.texts[edge].height / 2, side)
+            self._place_labels(edge, far + side.value * _INDENT / 2, y - self.texts[edge].height / 2, side)
 
-    def _write(self, edge: DrawnEdge, x: float, y: float, side: RailSide) -> None:
+    def _place_labels(self, edge: DrawnEdge, x: float, y: float, side: Side) -> None:
         """Place the labels of an edge outwards from x."""
-        text, leftward = self.texts[edge], side is RailSide.LEFT
+        text, leftward = self.texts[edge], side is Side.LEFT
         box = Box(x - text.width if leftward else x, y, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, box, leftward=leftward))
 
-    def _descend(self, node: GraphNode, box: Box, y: float, title: float) -> float:
+    def _draw_rail(self, node: GraphNode, box: Box, y: float, title: float) -> float:
         """Draw the rail that leaves a state, if any, with its label below y. Return the end of the gap to the next state."""
         edge = self.plan.rails.get(node.name)
         if edge is None:
@@ -362,17 +362,17 @@ class _Placing:
         self.labels.append(PlacedLabel(edge, text, label))
         return end
 
-    def _close(self, frame: Frame, top: float, bottom: float) -> float:
+    def _place_frame(self, frame: Frame, top: float, bottom: float) -> float:
         """Place the frame around the states between two heights, and its slots. Return the y of its lower side."""
         if frame.main and frame.aside:
-            bottom = max(bottom, top + self._stack(frame, 0))
-        sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in RailSide]
-        bottom = max(bottom, *(self._fit(row, frame, side, top, bottom) for side, row in sides)) + _PAD
+            bottom = max(bottom, top + self._place_stack(frame, 0))
+        sides = [(side, self.plan.slots.get((frame.name, side), ())) for side in Side]
+        bottom = max(bottom, *(self._place_frame_slots(row, frame, side, top, bottom) for side, row in sides)) + _PAD
         left, right = self.spans[not frame.main][0], self.spans[bool(frame.aside)][1]
         self.frames[frame.name] = Box(left, top - _TITLE, right - left, bottom - top + _TITLE)
         return bottom
 
-    def _fit(self, row: Sequence[Slot], frame: Frame, side: RailSide, top: float, bottom: float) -> float:
+    def _place_frame_slots(self, row: Sequence[Slot], frame: Frame, side: Side, top: float, bottom: float) -> float:
         """Place the slots of a frame as low as possible between the lines that cross its side. Return the y of their end."""
         states = frame.main or frame.aside
         lines = [self.heights[slot] for name in states for slot in self.plan.slots.get((name, side), ()) if slot in self.heights]
@@ -382,13 +382,13 @@ class _Placing:
             start -= _ABOVE
             y = start
             for slot in row:
-                strip = self._strip(slot)
+                strip = self._slot_height(slot)
                 while crossing := [line for line in lines if y - _ABOVE < line < y + strip + _CLEAR]:
                     y = max(crossing) + _ABOVE
-                y = self._put(slot, y)
+                y = self._place_slot(slot, y)
         return y
 
-    def stand_aside(self) -> None:
+    def place_right_column(self) -> None:
         """Place the states of the right column, each as near as possible to the states connected to it."""
         around = [frame for frame in self.plan.frames if frame.aside]
         framed = {name for frame in around for name in frame.aside}
@@ -396,65 +396,65 @@ class _Placing:
         floor: float = TOP
         for frame in (frame for frame in around if frame.main):
             box = self.frames[frame.name]
-            self._stack(frame, (box.y + _TITLE + box.bottom - _PAD - self._stack(frame, 0)) / 2)
+            self._place_stack(frame, (box.y + _TITLE + box.bottom - _PAD - self._place_stack(frame, 0)) / 2)
             floor = box.bottom + _APART
-        targets = sorted((self._target(frame), frame.aside, frame) for frame in (*alone, *around) if not frame.main)
-        boxes = [(target, self._stack(frame, 0)) for target, _, frame in targets]
+        targets = sorted((self._connected_y(frame), frame.aside, frame) for frame in (*alone, *around) if not frame.main)
+        boxes = [(target, self._place_stack(frame, 0)) for target, _, frame in targets]
         for (_, _, frame), (_, height), middle in zip(targets, boxes, _spread(boxes, floor), strict=True):
-            self._stack(frame, middle - height / 2)
+            self._place_stack(frame, middle - height / 2)
 
-    def _stack(self, frame: Frame, top: float) -> float:
+    def _place_stack(self, frame: Frame, top: float) -> float:
         """Place a frame's states of the right column, and the frame itself if it has no other states. Return the height."""
         framed = bool(frame.name) and not frame.main
         y = top + _TITLE if framed else top
         start = y
-        heights = [self._height(name) for name in frame.aside]
-        lanes = self.plan.slots.get((frame.name, RailSide.LEFT), ())
-        more = max(0, sum(map(self._strip, lanes)) - sum(heights)) / len(heights) if framed else 0
+        heights = [self._state_height(name) for name in frame.aside]
+        lanes = self.plan.slots.get((frame.name, Side.LEFT), ())
+        more = max(0, sum(map(self._slot_height, lanes)) - sum(heights)) / len(heights) if framed else 0
         for name, height in zip(frame.aside, heights, strict=True):
             box = self.boxes[name] = Box(self.aside, y, self.spans[True][1] - _PAD - self.aside, height + more)
-            self._touch(self.plan.slots[name, RailSide.LEFT], box)
-            straight = self._straight(name)
+            self._place_slots(self.plan.slots[name, Side.LEFT], box)
+            straight = self._aligned_slots(name)
             if all(box.y + _ABOVE < at < box.bottom - _ABOVE for at in straight.values()):
                 self.heights.update(straight)
             y = box.bottom + _APART
-        return (self._close(frame, start, y - _APART) if framed else y - _APART) - top
+        return (self._place_frame(frame, start, y - _APART) if framed else y - _APART) - top
 
-    def _target(self, frame: Frame) -> float:
+    def _connected_y(self, frame: Frame) -> float:
         """Return the average y of the lines that connect a frame or state with the main column."""
         near: list[float] = []
-        for slot in [slot for name in (*frame.aside, frame.name) for slot in self.plan.slots.get((name, RailSide.LEFT), ())]:
-            ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[RailSide.RIGHT] if slot in t.lanes]
+        for slot in [slot for name in (*frame.aside, frame.name) for slot in self.plan.slots.get((name, Side.LEFT), ())]:
+            ends = slot.lanes if isinstance(slot, Track) else [t for t in self.plan.tracks[Side.RIGHT] if slot in t.lanes]
             near += [self.heights[end] for end in ends if end in self.heights]
         top, bottom = self.boxes[self.plan.main[0].name].y, self.boxes[self.plan.main[-1].name].bottom
         return sum(near) / len(near) if near else (top + bottom) / 2
 
-    def _height(self, name: str) -> float:
-        straight = self._straight(name).values()
+    def _state_height(self, name: str) -> float:
+        straight = self._aligned_slots(name).values()
         if straight:
             return max(_STATE_HEIGHT, max(straight) - min(straight) + _APART)
-        return max(_STATE_HEIGHT, sum(map(self._strip, self.plan.slots[name, RailSide.LEFT])) + _ABOVE)
+        return max(_STATE_HEIGHT, sum(map(self._slot_height, self.plan.slots[name, Side.LEFT])) + _ABOVE)
 
-    def _straight(self, name: str) -> dict[Slot, float]:
+    def _aligned_slots(self, name: str) -> dict[Slot, float]:
         """Return the y of each slot of a state outside of frames if all are single lanes from the main column, else nothing."""
         straight = dict[Slot, float]()
         main = {node.name for node in self.plan.main}
-        for slot in self.plan.slots[name, RailSide.LEFT]:
+        for slot in self.plan.slots[name, Side.LEFT]:
             lanes = slot.lanes if isinstance(slot, Track) else ()
             if len(lanes) != 1 or lanes[0].source not in main or any(name in frame.aside for frame in self.plan.frames):
                 return {}
             straight[slot] = self.heights[lanes[0]]
         return straight
 
-    def run(self, track: Track) -> None:
+    def draw_track(self, track: Track) -> None:
         """Draw a track: its lanes, their labels, and the line into which they merge."""
-        x = self._bus(track.side, self.plan.tracks[track.side].index(track))
-        end, arrival = self._side(track.dest, track.side), self.heights[track]
+        x = self._track_x(track.side, self.plan.tracks[track.side].index(track))
+        end, arrival = self._side_x(track.dest, track.side), self.heights[track]
         toward = 1 if end > x else -1
         lanes = sorted(track.lanes, key=lambda lane: -abs(self.heights[lane] - arrival))
         drawn: set[bool] = set()
         for lane in lanes:
-            start, y = self._side(lane.source, track.side), self.heights[lane]
+            start, y = self._side_x(lane.source, track.side), self.heights[lane]
             above, arrow = y < arrival, not drawn
             points: tuple[Coordinate, ...] = ((start, y), (x, y))
             if abs(y - arrival) < 1:
@@ -467,8 +467,8 @@ class _Placing:
             self.lines.append(PlacedLine(track.style, points, track, arrow=arrow))
             bend = () if abs(y - arrival) < 1 else ((x, y), (x, arrival))
             self.routes[lane] = ((start, y), *bend, (end, arrival if bend else y))
-            outward = RailSide.RIGHT if x > start else RailSide.LEFT
-            self._write(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
+            outward = Side.RIGHT if x > start else Side.LEFT
+            self._place_labels(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
 
 
 def _width(names: Iterable[str]) -> float:
@@ -527,7 +527,7 @@ _Segment: TypeAlias = tuple[float, float, float, object]
 
 
 def _overlaps(levels: list[_Segment]) -> int:
-    """Count the pairs of horizontal segments of different owners that run less than a line of text apart."""
+    """Count the pairs of horizontal segments of different owners that draw_track less than a line of text apart."""
     levels.sort(key=itemgetter(0))
     count = 0
     for at, (height, start, end, owner) in enumerate(levels):

@@ -17,10 +17,10 @@ from typing import Final, TypeAlias, TypeVar
 
 from attrs import evolve, frozen
 
-from interlock.diagram.graph import DrawnEdge, Graph, GraphNode, NodeStyle
+from interlock.diagram.graph import DrawnEdge, Graph, GraphNode, LineStyle
 
 
-class RailSide(Enum):
+class Side(Enum):
     """The side of a state where a lane leaves; the value is the sign of x in that direction."""
 
     LEFT = -1
@@ -32,8 +32,8 @@ class Track:
     """One or more lanes of one style to one state."""
 
     dest: str
-    style: NodeStyle
-    side: RailSide
+    style: LineStyle
+    side: Side
     """The side of the main column where the track runs."""
     lanes: tuple[DrawnEdge, ...]
 
@@ -41,7 +41,7 @@ class Track:
 Slot: TypeAlias = DrawnEdge | Track
 """A line that touches a side of a state: a lane or loop that leaves it, or a track that arrives."""
 
-PlannedPlace: TypeAlias = tuple[str, RailSide]
+SlotPlace: TypeAlias = tuple[str, Side]
 """A side of a state or region. Lines touch states in the right column, and frames that reach there, only on the left."""
 
 X = TypeVar("X")
@@ -68,9 +68,9 @@ class Plan:
     """The frames, in no particular order."""
     rails: Mapping[str, DrawnEdge]
     """The rails, by the state that they leave."""
-    slots: Mapping[PlannedPlace, tuple[Slot, ...]]
+    slots: Mapping[SlotPlace, tuple[Slot, ...]]
     """The lines at each side of a state or region, from the top."""
-    tracks: Mapping[RailSide, tuple[Track, ...]]
+    tracks: Mapping[Side, tuple[Track, ...]]
     """The tracks of each side, from the innermost."""
 
 
@@ -80,7 +80,7 @@ def plan_of(graph: Graph) -> Plan:
     main = tuple(next(node for node in graph.nodes if node.name == name) for name in names)
     aside = tuple(node for node in graph.nodes if node not in main)
     below = dict(pairwise(names))
-    rails = {edge.source: edge for edge in graph.edges if edge.style is NodeStyle.NORMAL and edge.dest == below.get(edge.source)}
+    rails = {edge.source: edge for edge in graph.edges if edge.style is LineStyle.NORMAL and edge.dest == below.get(edge.source)}
     frames = {
         region.name: Frame(
             region.name,
@@ -90,24 +90,24 @@ def plan_of(graph: Graph) -> Plan:
         for region in graph.regions
     }
 
-    def side(edge: DrawnEdge) -> RailSide:
+    def side(edge: DrawnEdge) -> Side:
         """Return the side of a line: the right if it touches the right column, or leads up and that column is empty."""
         frame = frames.get(edge.source, Frame(edge.source, (edge.source,), ()))
         start = (frame.main or frame.aside)[-1]
         if start not in names or edge.dest not in names:
-            return RailSide.RIGHT
-        return RailSide.LEFT if aside or names.index(edge.dest) > names.index(start) else RailSide.RIGHT
+            return Side.RIGHT
+        return Side.LEFT if aside or names.index(edge.dest) > names.index(start) else Side.RIGHT
 
-    lanes: dict[tuple[str, NodeStyle, RailSide], list[DrawnEdge]] = {}
-    slots: dict[PlannedPlace, list[Slot]] = {}
+    lanes: dict[tuple[str, LineStyle, Side], list[DrawnEdge]] = {}
+    slots: dict[SlotPlace, list[Slot]] = {}
 
-    def touch(name: str, side: RailSide, slot: Slot) -> None:
+    def touch(name: str, side: Side, slot: Slot) -> None:
         reaching = frames[name].aside if name in frames else name not in names
-        slots.setdefault((name, RailSide.LEFT if reaching else side), []).append(slot)
+        slots.setdefault((name, Side.LEFT if reaching else side), []).append(slot)
 
     for edge in graph.edges:
         if edge.source == edge.dest:
-            touch(edge.source, RailSide.RIGHT, edge)
+            touch(edge.source, Side.RIGHT, edge)
         elif rails.get(edge.source) is not edge:
             lanes.setdefault((edge.dest, edge.style, side(edge)), []).append(edge)
     tracks = [Track(*key, tuple(edges)) for key, edges in lanes.items()]
@@ -116,7 +116,7 @@ def plan_of(graph: Graph) -> Plan:
             touch(edge.source, track.side, edge)
         touch(track.dest, track.side, track)
     rows = {place: tuple(row) for place, row in slots.items()}
-    by_side = {each: tuple(track for track in tracks if track.side is each) for each in RailSide}
+    by_side = {each: tuple(track for track in tracks if track.side is each) for each in Side}
     return Plan(main, aside, tuple(frames.values()), rails, rows, by_side)
 
 
@@ -145,10 +145,10 @@ _CROWDED: Final = 100
 _NEAR: Final = 5
 
 
-def reorder(plan: Plan, row: PlannedPlace | RailSide) -> Iterator[Plan]:
+def reorder(plan: Plan, row: SlotPlace | Side) -> Iterator[Plan]:
     """Yield each plan that swaps two slots of a place or two tracks of a side, or moves one of them to the other's position."""
     is_crowded = sum(map(len, plan.slots.values())) > _CROWDED
-    if isinstance(row, RailSide):
+    if isinstance(row, Side):
         return (evolve(plan, tracks={**plan.tracks, row: order}) for order in _orders(plan.tracks[row], is_crowded=is_crowded))
     return (evolve(plan, slots={**plan.slots, row: order}) for order in _orders(plan.slots[row], is_crowded=is_crowded))
 

@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Final
 from xml.sax.saxutils import escape
 
-from interlock.diagram.graph import STYLES, Graph, NodeRole, NodeStyle
+from interlock.diagram.graph import STYLES, Graph, LineStyle, NodeRole
 from interlock.diagram.layout import (
     BASELINE,
     EVENT_SIZE,
@@ -35,7 +35,7 @@ _SAMPLE_WIDTH: Final = 220  # of a sample with its name
 _KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least that keeps the key above `_LONGEST`
 _LONGEST: Final = 875  # the y that the key should not exceed
 
-_NAMES: Final = {NodeStyle.NORMAL: "normal", NodeStyle.CUT: "cut short", NodeStyle.FAIL: "failure"}
+_NAMES: Final = {LineStyle.NORMAL: "normal", LineStyle.CUT: "cut short", LineStyle.FAIL: "failure"}
 
 _COLOURS: Final = {
     "card": ("#ffffff", "#0d1117"),
@@ -132,7 +132,7 @@ def to_svg(graph: Graph) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
         f"<style>{_SHEET}</style>",
-        f"<defs>{''.join(map(_arrowhead, ('rail', *(style.value for style in NodeStyle))))}</defs>",
+        f"<defs>{''.join(map(_arrowhead, ('rail', *(style.value for style in LineStyle))))}</defs>",
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>',
         f'<text class="title" x="{MARGIN}" y="34">{escape(graph.name)}</text>',
         *(shape for name, box in layout.frames.items() for shape in _frame(name, box)),
@@ -147,7 +147,7 @@ def to_svg(graph: Graph) -> str:
 
 def _frame(name: str, box: Box) -> Iterator[str]:
     yield _rect("frame", box, 0, _ROUND + 2)
-    yield f'<text class="region" x="{_short(box.x + 10)}" y="{_short(box.y + 16)}">{escape(name)}</text>'
+    yield f'<text class="region" x="{_number(box.x + 10)}" y="{_number(box.y + 16)}">{escape(name)}</text>'
 
 
 def _arrowhead(name: str) -> str:
@@ -168,11 +168,11 @@ def _path(kind: str, points: Sequence[Coordinate], more: str = "") -> str:
 def round_off(points: Sequence[Coordinate]) -> str:
     """Return the `d` attribute of an SVG path along points, with round corners."""
     start, *_, end = points
-    path = f"M{_at(start)}"
+    path = f"M{_point(start)}"
     for (before, corner), (_, after) in pairwise(pairwise(points)):
         radius = min(_ROUND, dist(before, corner) / 2, dist(corner, after) / 2)
-        path += f"L{_at(_toward(corner, before, radius))}Q{_at(corner)} {_at(_toward(corner, after, radius))}"
-    return f"{path}L{_at(end)}"
+        path += f"L{_point(_toward(corner, before, radius))}Q{_point(corner)} {_point(_toward(corner, after, radius))}"
+    return f"{path}L{_point(end)}"
 
 
 def _toward(start: Coordinate, end: Coordinate, length: float) -> Coordinate:
@@ -180,11 +180,11 @@ def _toward(start: Coordinate, end: Coordinate, length: float) -> Coordinate:
     return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share
 
 
-def _at(point: Coordinate) -> str:
-    return " ".join(map(_short, point))
+def _point(point: Coordinate) -> str:
+    return " ".join(map(_number, point))
 
 
-def _short(length: float) -> str:
+def _number(length: float) -> str:
     return f"{length:.1f}".removesuffix(".0")
 
 
@@ -199,7 +199,7 @@ def ending(graph: Graph, state: PlacedState) -> str:
     if state.node.name == graph.way[-1]:
         return "good"
     styles = {edge.style for edge in graph.edges if edge.dest == state.node.name}
-    return "fail-end" if NodeStyle.FAIL in styles else "good" if NodeStyle.NORMAL in styles else "cut-end"
+    return "fail-end" if LineStyle.FAIL in styles else "good" if LineStyle.NORMAL in styles else "cut-end"
 
 
 def _state(state: PlacedState, end: str) -> Iterator[str]:
@@ -212,14 +212,14 @@ def _state(state: PlacedState, end: str) -> Iterator[str]:
         case _:
             yield _rect(end, state.box, 0, _ROUND + 2)
             yield _rect(f"{end} inner", state.box, 3.5, _ROUND - 1)
-    yield f'<text class="name" x="{_short(x)}" y="{_short(y + STATE_SIZE * BASELINE)}">{escape(state.node.name)}</text>'
+    yield f'<text class="name" x="{_number(x)}" y="{_number(y + STATE_SIZE * BASELINE)}">{escape(state.node.name)}</text>'
 
 
 def _rect(kind: str, box: Box, inset: float, radius: float) -> str:
     x, y, width, height = (
-        _short(value) for value in (box.x + inset, box.y + inset, box.width - 2 * inset, box.height - 2 * inset)
+        _number(value) for value in (box.x + inset, box.y + inset, box.width - 2 * inset, box.height - 2 * inset)
     )
-    return f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="{_short(radius)}"/>'
+    return f'<rect class="{kind}" x="{x}" y="{y}" width="{width}" height="{height}" rx="{_number(radius)}"/>'
 
 
 def _label(label: PlacedLabel) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _label(label: PlacedLabel) -> Iterator[str]:
     yield f"<g><title>{escape(tooltip)}</title>"
     for (x, y), line, size in label.rows:
         kind, text = ("trigger", _colour(line)) if size == TRIGGER_SIZE else ("event", escape(line))
-        yield f'<text class="{kind}{leftward}" x="{_short(x)}" y="{_short(y)}">{text}</text>'
+        yield f'<text class="{kind}{leftward}" x="{_number(x)}" y="{_number(y)}">{text}</text>'
     yield "</g>"
 
 
@@ -250,9 +250,9 @@ def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
     keys = [_key(graph, width) for width in _KEY_WIDTHS]
     key = next((key for key in keys if top + len(key) * _KEY_LINE < _LONGEST), keys[-1])
     for number, (name, meaning) in enumerate(key):
-        x, y = _short(left + width_of(name, EVENT_SIZE)), _short(top + number * _KEY_LINE)
+        x, y = _number(left + width_of(name, EVENT_SIZE)), _number(top + number * _KEY_LINE)
         if name.strip():
-            parts.append(f'<text class="event" font-weight="700" x="{_short(left)}" y="{y}">{escape(name.rstrip())}</text>')
+            parts.append(f'<text class="event" font-weight="700" x="{_number(left)}" y="{y}">{escape(name.rstrip())}</text>')
         parts.append(f'<text class="note" x="{x}" y="{y}">{escape(meaning)}</text>')
     right = max([left + _SAMPLE_WIDTH, *(left + width_of(name + meaning, EVENT_SIZE) for name, meaning in key)])
     return parts, right, top + (len(key) - 1) * _KEY_LINE
@@ -264,12 +264,12 @@ def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
 
     def named(name: str, *shapes: str) -> tuple[str, ...]:
         nonlocal y
-        text = f'<text class="note" x="{_short(x + 42)}" y="{_short(y + 3.5)}">{name}</text>'
+        text = f'<text class="note" x="{_number(x + 42)}" y="{_number(y + 3.5)}">{name}</text>'
         y += _SAMPLE_HEIGHT
         return (*shapes, text)
 
-    used = {STYLES.get(name, NodeStyle.NORMAL) for edge in graph.edges for label in edge.labels for name in label.triggers}
-    for style in (style for style in NodeStyle if style in used):
+    used = {STYLES.get(name, LineStyle.NORMAL) for edge in graph.edges for label in edge.labels for name in label.triggers}
+    for style in (style for style in LineStyle if style in used):
         yield named(_NAMES[style], _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"'))
     if any(node.role is NodeRole.FINAL for node in graph.nodes):
         box = Box(x, y - 8, 34, 16)

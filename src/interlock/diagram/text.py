@@ -14,14 +14,14 @@ from typing import Final
 
 from attrs import asdict
 
-from interlock.diagram.graph import Graph, Label, NodeRole, NodeStyle
+from interlock.diagram.graph import Graph, Label, LineStyle, NodeRole
 
-_COLOURS: Final = {NodeStyle.NORMAL: "#768390", NodeStyle.CUT: "#bf8700", NodeStyle.FAIL: "#d1242f"}
+_COLOURS: Final = {LineStyle.NORMAL: "#768390", LineStyle.CUT: "#bf8700", LineStyle.FAIL: "#d1242f"}
 
 _MERMAID_LINE: Final = {
-    NodeStyle.NORMAL: f"stroke:{_COLOURS[NodeStyle.NORMAL]}",
-    NodeStyle.CUT: f"stroke:{_COLOURS[NodeStyle.CUT]},stroke-dasharray:8 4",
-    NodeStyle.FAIL: f"stroke:{_COLOURS[NodeStyle.FAIL]},stroke-dasharray:2 4",
+    LineStyle.NORMAL: f"stroke:{_COLOURS[LineStyle.NORMAL]}",
+    LineStyle.CUT: f"stroke:{_COLOURS[LineStyle.CUT]},stroke-dasharray:8 4",
+    LineStyle.FAIL: f"stroke:{_COLOURS[LineStyle.FAIL]},stroke-dasharray:2 4",
 }
 _MERMAID_CLASS: Final = {
     NodeRole.INITIAL.value: "stroke-dasharray:4 3",
@@ -32,7 +32,7 @@ _MERMAID_CLASS: Final = {
 }
 _MERMAID_WIDTH: Final = 26  # characters per line of a label; Mermaid itself breaks lines at about 200 pixels
 
-_DOT_LINE: Final = {NodeStyle.NORMAL: "solid", NodeStyle.CUT: "dashed", NodeStyle.FAIL: "dotted"}
+_DOT_LINE: Final = {LineStyle.NORMAL: "solid", LineStyle.CUT: "dashed", LineStyle.FAIL: "dotted"}
 _DOT_NODE: Final = {
     NodeRole.INITIAL: 'style="rounded,dashed"',
     NodeRole.NORMAL: 'style="rounded"',

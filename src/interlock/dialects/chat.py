@@ -56,39 +56,42 @@ CHAT: Final[Table[EventTrigger, ChatEffect]] = Table(
     "chat",
     initial="absent",
     final={"ended"},
-    regions={"started": ["begun", "open", "call"]},
+    regions={"started": ["created", "open", "call"]},
     edges=[
-        #    in        on         goes to  effects
-        Edge("absent", _T.BEGIN,  "begun", [_E.BASE]),
+        #    in         on           goes to    effects
+        Edge("absent",  _T.BEGIN,    "created", [_E.BASE]),
 
-        Edge("begun",  _T.TEXT,   "open",  [_E.ROLE, _E.CONTENT]),
-        Edge("begun",  _T.REFUSE, "open",  [_E.NULL_ROLE, _E.REFUSAL]),
-        Edge("begun",  _T.THINK,  "open",  [_E.NULL_ROLE, _E.REASONING]),
-        Edge("begun",  _T.SEAL,   "open",  [_E.NULL_ROLE, _E.SEALED]),
-        Edge("begun",  _T.CALL,   "call",  [_E.NULL_ROLE, _E.CALL]),
-        Edge("begun",  _T.QUOTE,  "call",  [_E.NULL_ROLE, _E.CALL]),
-        Edge("begun",  _T.END,    "ended", [_E.ROLE, _E.FINISH]),
-        Edge("begun",  _T.FAIL,   "ended", [_E.ERROR]),
+        Edge("created", _T.TEXT,     "open",    [_E.ROLE, _E.CONTENT]),
+        Edge("created", _T.REFUSE,   "open",    [_E.NULL_ROLE, _E.REFUSAL]),
+        Edge("created", _T.THINK,    "open",    [_E.NULL_ROLE, _E.REASONING]),
+        Edge("created", _T.SEAL,     "open",    [_E.NULL_ROLE, _E.SEALED]),
+        Edge("created", _T.CALL,     "call",    [_E.NULL_ROLE, _E.CALL]),
+        Edge("created", _T.QUOTE,    "call",    [_E.NULL_ROLE, _E.CALL]),
+        Edge("created", _T.END,      "ended",   [_E.ROLE, _E.FINISH]),
+        Edge("created", _T.FAIL,     "ended",   [_E.ERROR]),
 
-        Edge("open",   _T.TEXT,   "open",  [_E.CONTENT]),
-        Edge("open",   _T.REFUSE, "open",  [_E.REFUSAL]),
-        Edge("open",   _T.ANNOTATE, "open", [_E.ANNOTATION]),
-        Edge("open",   _T.THINK,  "open",  [_E.REASONING]),
-        Edge("open",   _T.SEAL,   "open",  [_E.SEALED]),
-        Edge("open",   _T.CALL,   "call",  [_E.CALL]),
-        Edge("open",   _T.QUOTE,  "call",  [_E.CALL]),
-        Edge("open",   _T.CLOSE,  "open"),
-        Edge("open",   _T.END,    "ended", [_E.FINISH]),
-        Edge("open",   _T.FAIL,   "ended", [_E.ERROR]),
+        Edge("open",    _T.TEXT,     "open",    [_E.CONTENT]),
+        Edge("open",    _T.REFUSE,   "open",    [_E.REFUSAL]),
+        Edge("open",    _T.ANNOTATE, "open",    [_E.ANNOTATION]),
+        Edge("open",    _T.THINK,    "open",    [_E.REASONING]),
+        Edge("open",    _T.SEAL,     "open",    [_E.SEALED]),
+        Edge("open",    _T.CALL,     "call",    [_E.CALL]),
+        Edge("open",    _T.QUOTE,    "call",    [_E.CALL]),
+        Edge("open",    _T.CLOSE,    "open"),
+        Edge("open",    _T.END,      "ended",   [_E.FINISH]),
+        Edge("open",    _T.FAIL,     "ended",   [_E.ERROR]),
 
-        Edge("call",   _T.ARGUE,  "call",  [_E.ARGUMENTS]),
-        Edge("call",   _T.CLOSE,  "open"),
+        Edge("call",    _T.ARGUE,    "call",    [_E.ARGUMENTS]),
+        Edge("call",    _T.CLOSE,    "open"),
 
-        Edge("started",  _T.USE,    "started"),
-        Edge("started",  _T.RESULT, "started"),
+        Edge("started", _T.USE,      "started"),
+        Edge("started", _T.RESULT,   "started"),
     ],
 )  # fmt: skip
-"""A stream of Chat Completions: the role, deltas, calls one after another, and one reason at the end."""
+"""A stream of Chat Completions: the role, deltas, calls one after another, and one reason at the end.
+
+In `created` no chunk has been sent, because the first one depends on what the model writes first.
+"""
 
 
 class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk]):

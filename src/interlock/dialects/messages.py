@@ -125,7 +125,7 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
     @property
     def state_key(self) -> tuple[str, int, bool]:
         """The state, how many blocks wait until the open one ends, and whether a call has begun."""
-        return self._machine.state.name, len(self._waiting), self._begun is not None
+        return self._machine.state.name, len(self._waiting), self._undecided_call is not None
 
     def frame(self, event: api.MessagesEvent) -> bytes:
         """Return an event as a frame whose name is its type (rule M12)."""

@@ -124,7 +124,7 @@ class Transducer(ABC, Generic[E, D]):
         self._machine = Machine.at_start(self.table)
         self._calls: dict[str, ServerCall] = {}
         """The calls of the server's tools that `USE` has not shown yet, by the id of the item."""
-        self._begun: items.FunctionCall | None = None
+        self._undecided_call: items.FunctionCall | None = None
         """The call of a function whose first arguments will show whether they are an object."""
         self.stop_sequence: str | None = None
         """The stop string that ended the output, which no event shows; set it before the response ends."""
@@ -168,7 +168,7 @@ class Transducer(ABC, Generic[E, D]):
     @property
     def state_key(self) -> tuple[str, int, bool]:
         """The state, how much waits for another one, and whether a call has begun: what the further stream depends on."""
-        return self._machine.state.name, 0, self._begun is not None
+        return self._machine.state.name, 0, self._undecided_call is not None
 
     def feed(self, event: stream.StreamEvent) -> list[D]:
         """Return the events that one event becomes."""
@@ -197,9 +197,9 @@ class Transducer(ABC, Generic[E, D]):
             case stream.ReasoningDelta() | stream.SummaryDelta() if self._thinks:
                 yield _T.THINK, event.delta
             case stream.ArgumentsDelta():
-                if self._begun is not None:
-                    yield _T.CALL if begins_object(event.delta) else _T.QUOTE, self._begun
-                    self._begun = None
+                if self._undecided_call is not None:
+                    yield _T.CALL if begins_object(event.delta) else _T.QUOTE, self._undecided_call
+                    self._undecided_call = None
                 yield _T.ARGUE, event.delta
             case stream.PartAdded(part=ReasoningText()) if self._thinks and event.content_index:
                 yield _T.THINK, "\n\n"
@@ -208,7 +208,7 @@ class Transducer(ABC, Generic[E, D]):
             case stream.PartDone() if not isinstance(event.part, ReasoningText):
                 yield _T.CLOSE, None
             case stream.ItemAdded(item=items.FunctionCall() as call):
-                self._begun = call
+                self._undecided_call = call
             case stream.ItemAdded(item=items.McpCall() | items.CodeInterpreterCall() | items.WebSearchCall() as call):
                 self._calls[str(call.id)] = call
             case stream.McpArgumentsDone():
@@ -231,9 +231,9 @@ class Transducer(ABC, Generic[E, D]):
             case items.Reasoning():
                 yield _T.SEAL, item.encrypted_content or ""
             case items.FunctionCall():
-                if self._begun is not None:
+                if self._undecided_call is not None:
                     yield _T.CALL, item
-                    self._begun = None
+                    self._undecided_call = None
                 yield _T.CLOSE, None
             case items.CustomToolCall():
                 yield _T.CALL, item

@@ -19,8 +19,6 @@ from interlock.events.response_object import DEFAULTS, RUN_FIELDS, Response
 from interlock.events.shapes import Arm, Hint, arms_of
 from interlock.events.tools import AnyTool
 
-__all__ = ["SECRETIVE", "drop_secrets", "response_settings"]
-
 SETTINGS: Final = {name: value for name, value in DEFAULTS.items() if name not in RUN_FIELDS}
 """The settings of a response to a request that sets nothing."""
 

@@ -148,11 +148,6 @@ R20 | families | content
 """
 
 
-def read_rules(text: str) -> dict[str, Rule]:
-    """Return the rules in a text of rows; see `read_rows`."""
-    return read_rows(text, Rule)
-
-
 def read_rows(text: str, kind: type[R]) -> dict[str, R]:
     """Return the objects in a text, by their first field.
 

@@ -92,14 +92,14 @@ class _At:
         return (*reversed(steps),)
 
 
-_Task: TypeAlias = "Mismatch | tuple[_CompiledType, object, _At]"
+_Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
 _Check: TypeAlias = Callable[[Json, _At], Sequence[_Task]]
 """Checks a value of the right JSON type. It returns mismatches and the values to check next, in document order."""
 _MISFIT: Final[_Check] = lambda _value, _at: ()  # noqa: E731 - stands for a JSON type that a value cannot have
 
 
 @frozen(eq=False)
-class _CompiledType:
+class _Shape:
     """A compiled type: its description, and a check per JSON type; None accepts any value.
 
     A string that is one of the choices needs no check.
@@ -141,11 +141,11 @@ _NULL: Final = type(None)
 
 
 @cache
-def _shape_of(type_: Hint, direction: Direction) -> _CompiledType:
+def _shape_of(type_: Hint, direction: Direction) -> _Shape:
     return _compile(type_, direction)
 
 
-def _compile(type_: Hint, direction: Direction) -> _CompiledType:
+def _compile(type_: Hint, direction: Direction) -> _Shape:
     """Compile a type; a union has one check for each JSON type."""
     checks: dict[type, _Check | None] = {}
     words: list[str] = []
@@ -177,9 +177,9 @@ def _compile(type_: Hint, direction: Direction) -> _CompiledType:
         words.append("an object")
     if choices:
         words.append(_among(choices))
-    idle = {"null", "an integer"} if "a number" in words else {"null"}
-    expected = " or ".join(dict.fromkeys(word for word in words if word not in idle)) or "null"
-    return _CompiledType(expected, checks, frozenset(choices))
+    implied = {"null", "an integer"} if "a number" in words else {"null"}
+    expected = " or ".join(dict.fromkeys(word for word in words if word not in implied)) or "null"
+    return _Shape(expected, checks, frozenset(choices))
 
 
 def _limits(metas: tuple[Meta, ...]) -> Mapping[str, float | str]:
@@ -235,7 +235,7 @@ def _choice(choices: tuple[str, ...], kind: Literal["tag", "value"] = "value") -
     return check
 
 
-def _array(entries: _CompiledType, limits: Mapping[str, float | str]) -> _Check:
+def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Check:
     checks = entries.checks
 
     def check(value: list[object], at: _At) -> Sequence[_Task]:
@@ -248,7 +248,7 @@ def _array(entries: _CompiledType, limits: Mapping[str, float | str]) -> _Check:
     return check
 
 
-def _names(name_limits: Mapping[str, float | str], entry: _CompiledType, limits: Mapping[str, float | str]) -> _Check:
+def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Check:
     """Check an object with arbitrary names; an invalid name is a mismatch of the object."""
 
     def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
@@ -307,18 +307,18 @@ def name_of(kind: type[Struct]) -> str:
 
 
 @cache
-def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _CompiledType], frozenset[str]]:
+def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Shape], frozenset[str]]:
     """Return the fields of a type, and the names of the required ones."""
     tag = kind.__struct_config__.tag
     name = f"'{tag}'"
-    shapes = {"type": _CompiledType(name, {str: _choice((str(tag),), "tag")}, frozenset({tag}))} if tag else {}
+    shapes = {"type": _Shape(name, {str: _choice((str(tag),), "tag")}, frozenset({tag}))} if tag else {}
     required = {"type"} if tag and direction == "stream" else set[str]()
     for field in structs.fields(kind):
         shape = _compile(field.type, direction)
         presence = _presence(field.type)
         always = presence == "outbound" or not presence if direction == "stream" else field.required
         if direction == "stream" and (presence == "optional" or (presence == "outbound" and field.default is not None)):
-            shape = _CompiledType(shape.expected, _drop_null(shape, tolerated=presence == "optional"), shape.choices)
+            shape = _Shape(shape.expected, _drop_null(shape, tolerated=presence == "optional"), shape.choices)
         shapes[field.encode_name] = shape
         required |= {field.encode_name} if always else set()
     return shapes, frozenset(required)
@@ -330,7 +330,7 @@ def _presence(hint: Hint) -> str:
     return next((as_text(extra["presence"]) for extra in extras if "presence" in extra), "")
 
 
-def _drop_null(shape: _CompiledType, *, tolerated: bool) -> Mapping[type, _Check | None]:
+def _drop_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Check | None]:
     def check(_value: None, at: _At) -> Sequence[_Task]:
         return (Mismatch(at.path, "null", at.holder, shape.expected),)
 

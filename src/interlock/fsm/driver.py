@@ -381,7 +381,7 @@ class ResponseDriver(Generic[T]):
         rows = item.state.rows
         if "pad" in rows and text.isspace():
             trigger = "pad"
-        elif trigger == "append" and "split" in rows and item.mixes:
+        elif trigger == "append" and "split" in rows and item.mixes_logprobs:
             trigger = "split"
         source = item.state
         event = self._fire_item(item, trigger)
@@ -418,8 +418,8 @@ class ResponseDriver(Generic[T]):
             return
         if not mark:
             self._fire_item(item, "annotate", annotation)
-        elif place := item.find(mark):
-            start, mark_end = place
+        elif (found := item.find(mark)) is not None:
+            start, mark_end = found
             self._fire_item(item, "annotate", set_position(annotation, start, mark_end[0]))
             item.update_part(mark_end=mark_end)
 

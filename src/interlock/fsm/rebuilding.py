@@ -45,19 +45,19 @@ def restore(subject: ResponseState, frames: Sequence[bytes], first: int, lifecyc
         first: The number of the first of them.
         lifecycles: The lifecycles that emitted them.
     """
-    own = wire_name(InProgress), members(None)
-    of_items: dict[int, list[Body]] = {}
+    last_event = wire_name(InProgress), members(None)
+    item_events: dict[int, list[Body]] = {}
     names = {
         effect.name for edge in lifecycles.response.edges for effect in edge.effects if issubclass(effect.event, ResponseEvent)
     }
     for body in _read_bodies(frames, first):
         index, name = body.get("output_index"), as_text(body.get("type"))
         if isinstance(index, int):
-            of_items.setdefault(index, []).append(body)
+            item_events.setdefault(index, []).append(body)
         elif name in names:
-            own = name, members(body.get("response"))
-    _restore_response(subject, *own, lifecycles.response)
-    restored = [item for _, bodies in sorted(of_items.items()) for item in _restore_item(subject, bodies, lifecycles)]
+            last_event = name, members(body.get("response"))
+    _restore_response(subject, *last_event, lifecycles.response)
+    restored = [item for _, bodies in sorted(item_events.items()) for item in _restore_item(subject, bodies, lifecycles)]
     for item in restored[:-1]:
         dest, emissions = item.state.rows.get("close", (item.state, ()))
         if not emissions:  # the model writes one item at a time, so this one was closed without an event

@@ -97,7 +97,7 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         return bool(self.body.encrypted_field and getattr(self.body, self.body.encrypted_field))
 
     @property
-    def mixes(self) -> bool:
+    def mixes_logprobs(self) -> bool:
         """Whether log probabilities belong to the sent text or to the unsent text, but not to both."""
         return bool(self.part.logprobs) is not bool(self.unsent_logprobs)
 

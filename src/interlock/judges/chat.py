@@ -12,7 +12,7 @@ from typing import Final
 from interlock.dialects.chat import CHAT, ChatEffect, ChatTransducer
 from interlock.events.chat import OLD_CALL
 from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members
-from interlock.events.rulebook import Finding, read_rules
+from interlock.events.rulebook import Finding, Rule, read_rows
 from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
 
 _RULES: Final = """
@@ -213,7 +213,7 @@ class ChatJudge(DialectJudge):
 
     api = "chat"
     framing_rule = "C8"
-    rules = read_rules(_RULES)
+    rules = read_rows(_RULES, Rule)
     emitted = _EMITTED
     automaton = transducer_automaton(CHAT, _EMITTED, _DELTAS)
     stateless = frozenset({"", "usage"})

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransducer
 from interlock.events.json import EMPTY, as_text, is_array, is_object, members, parse
-from interlock.events.rulebook import Finding, read_rules
+from interlock.events.rulebook import Finding, Rule, read_rows
 from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
 
 _RULES: Final = """
@@ -289,7 +289,7 @@ class MessagesJudge(DialectJudge):
 
     api = "messages"
     framing_rule = "M12"
-    rules = read_rules(_RULES)
+    rules = read_rows(_RULES, Rule)
     emitted = _EMITTED
     automaton = transducer_automaton(MESSAGES, _EMITTED, {"text_delta", "thinking_delta", "input_json_delta"})
     stateless = frozenset({"", "ping"})

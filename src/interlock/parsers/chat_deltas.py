@@ -28,7 +28,7 @@ from interlock.events.parts import AnyAnnotation
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Refusal, Usage
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.alignment import Alignment, TokenizedText
-from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, unread
+from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, wrong_chunk
 from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Routing, as_arguments, finish_reason_of, is_json
 
@@ -178,7 +178,7 @@ class ChatParser:
 
     def _parse(self, chunk: Chunk) -> list[Delta]:
         if chunk.delta is None and (isinstance(chunk.token_ids, str) or (chunk.text and not chunk.token_ids)):
-            raise unread(chunk, "delta")
+            raise wrong_chunk(chunk, "delta")
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
         texts, calls = _fields(chunk.delta)

@@ -32,7 +32,7 @@ class Chunk(Struct):
     `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None."""
 
 
-def unread(chunk: Chunk, reads: str) -> TypeError:
+def wrong_chunk(chunk: Chunk, reads: str) -> TypeError:
     """Return the error for a chunk that has nothing of what a parser reads."""
     return TypeError(f"this parser reads a chunk's {reads}, but got {chunk!r:.200}")
 

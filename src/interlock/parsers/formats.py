@@ -9,7 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.json import members
 from interlock.fsm.deltas import Delta, EndTurn, Usage
-from interlock.parsers.chunk import Chunk, Entry, Parser, unread
+from interlock.parsers.chunk import Chunk, Entry, Parser, wrong_chunk
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, EndReason, Routing, finish_reason_of
 
@@ -27,7 +27,7 @@ class PlainParser:
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
         if not chunk.text and chunk.delta is not None:
-            raise unread(chunk, "text")
+            raise wrong_chunk(chunk, "text")
         return self._write(chunk.text) if chunk.text else []
 
     def end(self, reason: EndReason, usage: Usage) -> list[Delta]:

@@ -19,7 +19,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, Entry, Recoveries, unread
+from interlock.parsers.chunk import Chunk, Entry, Recoveries, wrong_chunk
 from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
 from interlock.parsers.harmony_header import Header
 from interlock.parsers.harmony_vocabulary import Characters, TokenText, Vocabulary, vocabulary
@@ -88,7 +88,7 @@ class HarmonyParser:
                 self._tokens += 1
                 return [text]
         if chunk.text and not tokens and not self._tokens:
-            raise unread(chunk, "token_ids")
+            raise wrong_chunk(chunk, "token_ids")
         return self._feed_many(tokens)
 
     def _feed_scored(self, tokens: Sequence[int], logprobs: Sequence[Entry]) -> list[Delta]:
@@ -103,7 +103,7 @@ class HarmonyParser:
             self._tokens += len(texts)
             return ["".join(texts)]
         if isinstance(tokens, str):
-            raise unread(Chunk(tokens), "token_ids")
+            raise wrong_chunk(Chunk(tokens), "token_ids")
         for token in tokens:
             self._step(token, None)
         return self._take()

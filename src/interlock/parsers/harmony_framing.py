@@ -99,16 +99,16 @@ class HarmonyFraming(Table[HarmonyTrigger, HarmonyEffect]):
     def __attrs_post_init__(self) -> None:
         """Compile the edges, and follow the header and the item through them."""
         super().__attrs_post_init__()
-        for name, held in self.conditions(_EMPTY, self._follow).items():
-            if len(held) > 1:
-                raise self.refusal(f"state {name!r} is entered with {' and with '.join(held)}")
+        for name, contents in self.conditions(_EMPTY, self._follow).items():
+            if len(contents) > 1:
+                raise self.refusal(f"state {name!r} is entered with {' and with '.join(contents)}")
 
-    def _follow(self, state: State[HarmonyTrigger, HarmonyEffect], held: str) -> Iterator[tuple[str, str]]:
+    def _follow(self, state: State[HarmonyTrigger, HarmonyEffect], before: str) -> Iterator[tuple[str, str]]:
         for trigger, (dest, effects) in state.rows.items():
-            after = held
+            after = before
             for effect in effects:
-                before, result = _CONTRACTS[effect]
-                if after not in before:
+                required, result = _CONTRACTS[effect]
+                if after not in required:
                     raise self.refusal(f"{trigger!s} in state {state.name!r} has the effect {effect.value!r} with {after}")
                 after = result
             yield dest.name, after

@@ -168,6 +168,6 @@ def _drop_start(chunks: Iterable[TokenText], start: int) -> tuple[TokenText, ...
         if start <= 0:
             rest.append(chunk)
         elif start < len(chunk.text):
-            rest.append(chunk.drop_start(start))
+            rest.append(chunk.cut(start))
         start -= len(chunk.text)
     return tuple(rest)

@@ -92,15 +92,9 @@ class TokenText:
     entries: Sequence[Entry] = ()
     tokens: int = 1
 
-    def drop_start(self, start: int) -> TokenText:
-        """Drop the first characters; the first log probability, if any, then belongs to all of the rest."""
-        text = self.text[start:]
-        part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
-        return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])
-
-    def keep_start(self, end: int) -> TokenText:
-        """Drop all but the first characters, to which the log probabilities then belong."""
-        text = self.text[:end]
+    def cut(self, start: int = 0, end: int | None = None) -> TokenText:
+        """Return the characters from `start` to `end`; the first log probability, if any, then belongs to all of them."""
+        text = self.text[start:end]
         part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
         return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])
 

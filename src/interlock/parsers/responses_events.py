@@ -45,7 +45,7 @@ from interlock.fsm.deltas import (
 from interlock.fsm.lifecycle import Fields
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.parsers.alignment import Alignment
-from interlock.parsers.chunk import Chunk, Entry, Recoveries, unread
+from interlock.parsers.chunk import Chunk, Entry, Recoveries, wrong_chunk
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
 
@@ -317,7 +317,7 @@ class ResponsesParser:
                 self._stream = stream
                 return [text]
         if chunk.delta is None and (chunk.text or isinstance(chunk.token_ids, str)):
-            raise unread(chunk, "delta")
+            raise wrong_chunk(chunk, "delta")
         self._read(event)
         if self._stream is not None and not self._passes_through(self._stream.item):
             self._stream = None
@@ -528,13 +528,18 @@ class ResponsesParser:
         """Write the active item, and when it ends, the next ones."""
         while (item := self._active or self._next()) is not None:
             self._write(item)
-            is_followed = self._is_followed(item)
-            is_final = is_followed or not item.is_for_client  # else the last event may still say that the item is cut
-            if not (is_final if item.status in FINAL_STATUSES else is_followed and item.seems_complete):
+            if not self._may_close(item):
                 return
             if item.status not in FINAL_STATUSES:
                 self.count_repair("R10")
             self._close(item)
+
+    def _may_close(self, item: _UpstreamItem) -> bool:
+        """Return whether an item is finished; that a last call of the client was cut may only show in the last event."""
+        is_followed = self._is_followed(item)
+        if item.status in FINAL_STATUSES:
+            return is_followed or not item.is_for_client
+        return is_followed and item.seems_complete
 
     def _next(self, *, has_ended: bool = False) -> _UpstreamItem | None:
         """Open the next item and return it; None while an added one has nothing to show, because items keep their order.

@@ -50,7 +50,7 @@ class StopFilter:
         start = min((at for stop in self._stops if (at := text.find(stop)) >= 0), default=len(text))
         before = self._take(start)
         rest = start - sum(len(chunk.text) for chunk in before)
-        before += [chunk.keep_start(rest) for chunk in self._held[:1] if rest]
+        before += [chunk.cut(end=rest) for chunk in self._held[:1] if rest]
         self._held = []
         return before
 

@@ -140,7 +140,7 @@ class Times(Struct, frozen=True, kw_only=True):
     """What a server waits for, in seconds; a test makes it faster with smaller values.
 
     Args:
-        tick: Between two looks whether the server has to stop.
+        tick: Between two checks whether the server has to stop.
         grace: At shutdown, for responses to end, and for clients to read the last events.
         idle: Until the server closes an idle connection. A client that does not close it earlier loses a request that it sends
             at that moment. httpx, which the SDK uses, closes idle connections after five seconds, which is uvicorn's default.

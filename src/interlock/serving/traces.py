@@ -70,7 +70,7 @@ class Span:
 def start(name: str, kind: Kind, attributes: Attributes) -> Span:
     """Start a span, whose parent is the active one.
 
-    It is none without a parent, except for a `SERVER` span where a provider records.
+    A span without a parent is not recorded, unless it is a `SERVER` span and a provider is set.
     """
     if not HAS_API:
         return Span()

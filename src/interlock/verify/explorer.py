@@ -137,11 +137,11 @@ class WatchedDriver(ResponseDriver[Written]):
             tuple(transducer.state_key for transducer in transducers),
         )
 
-    def inputs(self, anywhere: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
-        """Yield every delta to feed in this state: `anywhere`, text, and tool deltas for each call."""
+    def inputs(self, common: Sequence[deltas.Delta]) -> Iterator[deltas.Delta]:
+        """Yield every delta to feed in this state: the `common` ones, text, and tool deltas for each call."""
         yield from TEXTS
         yield from TEXTS_WITH_LOGPROBS
-        yield from anywhere
+        yield from common
         if self._active is not None and self._active.body.text_path == ("arguments",):
             # One object opens a `tool_use` block in Messages, in which calls of hosted tools wait.
             yield from ARGUMENTS if self._tells_arguments else ARGUMENTS[:1]
@@ -233,14 +233,14 @@ class Explorer:
         While an item is open, the search opens only one kind of each group with the same table; docs/proof.md says why.
         """
         distinct = self._distinct_kinds()
-        alone, beside = common_inputs(self.kinds), common_inputs(distinct)
+        first_inputs, inputs_beside_items = common_inputs(self.kinds), common_inputs(distinct)
         start = self._start()
         self.states.add(start.state)
         frontier = deque([start])
         while frontier and self.counterexample is None:
             progress(len(self.states) - len(frontier), len(self.states))
             node = frontier.popleft()
-            for after in self._successors(node, beside if node.state.kinds else alone):
+            for after in self._successors(node, inputs_beside_items if node.state.kinds else first_inputs):
                 if after.state not in self.states and self._is_explored(after.state, distinct):
                     self.states.add(after.state)
                     frontier.append(after)
@@ -271,13 +271,13 @@ class Explorer:
             first.setdefault((tuple(edges), tuple(streams), ITEMS[kind].encrypted_field), kind)
         return list(first.values())
 
-    def _successors(self, node: ProofNode, anywhere: Sequence[deltas.Delta]) -> Iterator[ProofNode]:
+    def _successors(self, node: ProofNode, common: Sequence[deltas.Delta]) -> Iterator[ProofNode]:
         """Feed every delta in a state, check the stream after each, and yield the resulting nodes.
 
         After a delta without effect, feed the next one to the same driver instead of replaying the path.
         """
         driver, here = self._replay(node), node
-        inputs = [*driver.inputs(anywhere)]
+        inputs = [*driver.inputs(common)]
         self.inputs = max(self.inputs, len(inputs))
         for delta in inputs:
             self.transitions += 1

@@ -1,6 +1,6 @@
-"""Checks that the driver survives a writer, a clock, or a source of ids or late fields that raises.
+"""Checks that the driver survives a writer, a clock, or a source of ids or final fields that raises.
 
-An item gets its late fields just before its `response.output_item.done`. The last delta of each path fires an edge.
+An item gets its final fields just before its `response.output_item.done`. The last delta of each path fires an edge.
 For each call of these functions during that delta, the check repeats the path and makes that call raise. An edge during which a
 call raises must be undone, so that the item or response and the events are as before, and the stream must still end legally.
 """
@@ -34,7 +34,7 @@ class InjectedError(Exception):
 
 @define
 class _FaultyCallables:
-    """The writer, ids, clock and late fields of a driver; one of their calls may raise."""
+    """The writer, ids, clock and final fields of a driver; one of their calls may raise."""
 
     successes: int | None = None
     """How many calls succeed before one raises; None if no call raises."""

@@ -178,10 +178,10 @@ def test_interlock_is_loaded_beside_other_plugins(named, value):
     assert plugins({} if named is None else {"VLLM_PLUGINS": named}) == value
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_the_process_is_replaced_by_vllm(monkeypatch, tmp_path, beside):
+@pytest.mark.parametrize("is_beside_python", [True, False])
+def test_the_process_is_replaced_by_vllm(monkeypatch, tmp_path, is_beside_python):
     program = tmp_path / "vllm"
-    if beside:
+    if is_beside_python:
         program.touch()
     called = []
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -191,7 +191,7 @@ def test_the_process_is_replaced_by_vllm(monkeypatch, tmp_path, beside):
     with pytest.raises(SystemExit):
         cli.main()
     ((path, command, environment),) = called
-    expected = str(program) if beside else "/usr/bin/vllm"
+    expected = str(program) if is_beside_python else "/usr/bin/vllm"
     assert (path, command, environment["VLLM_PLUGINS"]) == (expected, [expected, "serve", "m"], "interlock")
 
 

@@ -57,7 +57,7 @@ def paused(gate):
 
 
 def read_until(pieces, word, count):
-    """Read until a word has come some times."""
+    """Read until a word has come `count` times."""
     received = b""
     while received.count(word) < count:
         received += next(pieces)
@@ -81,7 +81,7 @@ def names(events):
 
 
 def without_ids(events):
-    """The events without what is another in each run."""
+    """The events without ids and times, which differ in each run."""
     return loads(re.sub(rb'"(rs|msg|resp)_\w+"', rb'"\1"', dumps(without_chance(events))))
 
 

@@ -595,7 +595,7 @@ def response(number):
 
 
 def cached(*places):
-    """The numbers of the responses that are cached, of connections, lanes and numbers."""
+    """Return the numbers of the responses that are cached; each place is a connection, a lane and a number."""
     return [number for connection, lane, number in places if connection.take(lane, f"resp_{number}")[0] is not None]
 
 

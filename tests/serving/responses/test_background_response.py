@@ -1,4 +1,4 @@
-"""An owner writes a response in the background to a store, which may fail; whoever reads it comes to a legal end."""
+"""An owner writes a response in the background to a store, which may fail; every reader gets a legal end."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ class Unreliable(MemoryStore):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """What is waited for in a server of a store that is down is not waited for here."""
+    """Retry at once where a server would wait for a store that is down."""
     monkeypatch.setattr(background, "RETRY_DELAY", 0.0)
 
 
@@ -88,7 +88,7 @@ async def read(archive, response_id, start=0):
     frames = []
     opened = await archive.tail(TENANT, stored, start)
     if isinstance(archive.store, Unreliable):
-        archive.store.down["read"] = archive.store.down.pop("later", 0)
+        archive.store.down["read"] = archive.store.down.pop("read later", 0)
     async with aclosing(opened.frames()) as tail:
         async for some in tail:
             frames += some
@@ -100,7 +100,7 @@ def last(frames):
 
 
 async def run_to_end(store, *script):
-    """Make a response, and give its events and what is stored of it."""
+    """Make a response, and return its events and the stored response."""
     archive = Archive(store, FAST)
     background_registry = BackgroundRegistry(archive)
     run = run_of(*script)
@@ -110,7 +110,7 @@ async def run_to_end(store, *script):
     return frames, await archive.get(TENANT, queued.id)
 
 
-@pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"later": 2}], ids=str)
+@pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"read later": 2}], ids=str)
 def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down) -> None:
     frames, stored = asyncio.run(run_to_end(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
     assert_legal([*frames, DONE], strict=True)
@@ -123,8 +123,8 @@ def test_a_write_that_fails_again_and_again_is_logged_once(caplog) -> None:
     assert logged == ["its events could not be stored: It cannot be reached."]
 
 
-def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_response(monkeypatch) -> None:
-    async def lost():
+def test_a_lease_that_cannot_be_renewed_ends_the_run_and_a_reader_ends_the_response(monkeypatch) -> None:
+    async def scenario():
         times = Clock()
         store = Unreliable(clock=times, down={"append": 10**6, "finish": 10**6})
         archive, gate = Archive(store, FAST), Gate()
@@ -138,7 +138,7 @@ def test_a_lease_that_cannot_be_renewed_ends_the_run_and_whoever_reads_ends_the_
 
     monkeypatch.setattr(background, "LEASE", 0.0)
     monkeypatch.setattr(background, "FINISH_PATIENCE", 0.0)
-    response, frames = asyncio.run(lost())
+    response, frames = asyncio.run(scenario())
     assert response["error"]["message"] == "The response could not be stored."
     assert_legal([*frames, DONE], strict=True)
     assert last(frames)["error"]["message"] == "The server that made the response was lost."
@@ -167,7 +167,7 @@ async def abandoned(store, times, count, dialect=OPENAI):
 @pytest.mark.parametrize("cancelled", [False, True])
 @pytest.mark.parametrize("count", [0, 3, 6, 9])
 def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_has_written(count, cancelled) -> None:
-    async def ended():
+    async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
         response_id, frames, _ = await abandoned(store, times, count)
@@ -176,7 +176,7 @@ def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_h
         read_on = await read(Archive(store, FAST), response_id)
         return frames, read_on, (await store.get(TENANT, response_id)).response
 
-    frames, read_on, response = asyncio.run(ended())
+    frames, read_on, response = asyncio.run(scenario())
     assert_legal([*read_on, DONE], strict=True)
     assert read_on[:count] == frames
     assert last(read_on) == response
@@ -184,7 +184,7 @@ def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_h
 
 
 def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None:
-    async def raced():
+    async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
         response_id, frames, lease = await abandoned(store, times, 6)
@@ -193,11 +193,11 @@ def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None
             await store.append(lease, len(frames), [b"late"])
         return taken
 
-    assert asyncio.run(raced()) == [True, False, False]
+    assert asyncio.run(scenario()) == [True, False, False]
 
 
 def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_them() -> None:
-    async def swept():
+    async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
         response_id, _, _ = await abandoned(store, times, 6)
@@ -208,11 +208,11 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
                     await watch.wait(5)
         return (await store.get(TENANT, response_id)).response["status"]
 
-    assert asyncio.run(asyncio.wait_for(swept(), 10)) == "failed"
+    assert asyncio.run(asyncio.wait_for(scenario(), 10)) == "failed"
 
 
 def test_a_log_that_was_trimmed_says_which_events_have_expired() -> None:
-    async def trimmed():
+    async def scenario():
         store = MemoryStore()
         _, stored = await run_to_end(store, *steps(ANSWER))
         store._connection.execute("DELETE FROM event WHERE number < 4")
@@ -222,7 +222,7 @@ def test_a_log_that_was_trimmed_says_which_events_have_expired() -> None:
             await archive.tail(TENANT, stored, 3)
         return refused.value.code, str(refused.value), len(await read(archive, stored.id, 4))
 
-    code, message, remaining = asyncio.run(trimmed())
+    code, message, remaining = asyncio.run(scenario())
     assert (code, message) == (
         "events_expired",
         "The events before number 4 have expired.",
@@ -232,8 +232,8 @@ def test_a_log_that_was_trimmed_says_which_events_have_expired() -> None:
 
 @pytest.mark.parametrize("dialect", [OPENAI, OPEN_RESPONSES], ids=["openai", "open-responses"])
 @pytest.mark.parametrize("taken", ["deleted", "trimmed"])
-def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so(taken, dialect) -> None:
-    async def bereft():
+def test_a_reader_whose_events_are_removed_too_early_receives_an_error(taken, dialect) -> None:
+    async def scenario():
         store = MemoryStore()
         response_id, _, lease = await abandoned(store, Clock(), 6, dialect)
         tail = await Archive(store, FAST).tail(TENANT, await store.get(TENANT, response_id))
@@ -247,7 +247,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
                 await store.delete(TENANT, response_id)
             return frames, [frame async for some in tail for frame in some]
 
-    frames, (error,) = asyncio.run(bereft())
+    frames, (error,) = asyncio.run(scenario())
     reports = judge([*frames, error, DONE]).findings
     renamed = set() if dialect is OPENAI else {"nested-error", "unknown-event"}  # the other names
     assert {each.deviation for each in reports} == {"error-is-last", *renamed}
@@ -259,7 +259,7 @@ def test_a_reader_whose_events_are_removed_before_he_has_read_the_end_is_told_so
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(ended) -> None:
-    async def deleted():
+    async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
         response_id, _, _ = await abandoned(store, times, 6)
@@ -273,24 +273,24 @@ def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(end
             frames += [frame async for some in tail for frame in some]
         return frames, await archive.get(TENANT, response_id)
 
-    frames, response = asyncio.run(deleted())
+    frames, response = asyncio.run(scenario())
     assert_legal([*frames, DONE], strict=True)
     assert (last(frames)["status"], response) == ("failed" if ended else "cancelled", None)
 
 
 def test_a_response_that_is_not_in_the_background_leaves_nothing_when_it_is_deleted() -> None:
-    async def deleted():
+    async def scenario():
         store = MemoryStore()
         stored = StoredResponse({"id": "resp_1", "status": "completed", "background": False, "output": []}, ())
         await store.put(TENANT, stored)
         await Archive(store, FAST).delete(TENANT, stored)
         return (await store.info()).responses
 
-    assert asyncio.run(deleted()) == {}
+    assert asyncio.run(scenario()) == {}
 
 
 def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
-    async def joined():
+    async def scenario():
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
@@ -304,7 +304,7 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
         await background_registry.wait(20)
         return await store.hold(TENANT, "conv_1", "resp_2"), await store.conversation_items(TENANT, "conv_1")
 
-    is_free, items = asyncio.run(joined())
+    is_free, items = asyncio.run(scenario())
     assert (is_free, [item["type"] for item in items]) == (True, ["message", "message"])
 
 
@@ -313,7 +313,7 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
         async def enqueue(self, *_):
             raise StoreFull("It is full.")
 
-    async def refused():
+    async def scenario():
         store = Full()
         await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
         lease = await ConversationLease.acquire(store, TENANT, "conv_1")
@@ -323,35 +323,35 @@ def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> N
             await background_registry.begin(run)
         return await store.hold(TENANT, "conv_1", "resp_2")
 
-    assert asyncio.run(refused())
+    assert asyncio.run(scenario())
 
 
-def test_a_store_that_is_down_is_known_to_be_until_a_look_says_that_it_is_back() -> None:
-    class Looked(MemoryStore):
+def test_a_store_counts_as_down_until_a_check_succeeds() -> None:
+    class CheckedStore(MemoryStore):
         down = True
-        looks = 0
+        checks = 0
 
         async def lost(self, limit):
-            self.looks += 1
+            self.checks += 1
             if self.down:
                 raise StoreDown("It cannot be reached.")
             return await super().lost(limit)
 
-    async def look(store, archive):
-        before = store.looks
-        while store.looks < before + 2:  # noqa: ASYNC110 - likewise
+    async def check(store, archive):
+        before = store.checks
+        while store.checks < before + 2:  # noqa: ASYNC110 - likewise
             await asyncio.sleep(0)
         return archive.require_store
 
     async def watched():
-        store = Looked()
+        store = CheckedStore()
         archive = Archive(store, FAST)
         archive.require_store()
         async with archive.maintained():
             with pytest.raises(StoreDown):
-                (await look(store, archive))()
+                (await check(store, archive))()
             store.down = False
-            (await look(store, archive))()
+            (await check(store, archive))()
 
     asyncio.run(watched())
 
@@ -379,7 +379,7 @@ def renumbered(frames):
     ids=["event", "event of an item", "frame", "item"],
 )
 def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_stored(unknown, place) -> None:
-    async def ended():
+    async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
         run = run_of(step(REASONING), *steps(ANSWER))
@@ -392,7 +392,7 @@ def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_st
         read_on = await asyncio.wait_for(read(archive, queued.id), 20)
         return frames, read_on, before, (await store.get(TENANT, queued.id)).response, await archive.get(TENANT, queued.id)
 
-    frames, read_on, before, response, after = asyncio.run(ended())
+    frames, read_on, before, response, after = asyncio.run(scenario())
     assert read_on[: len(frames)] == frames
     assert (last(read_on), after.response) == (response, response)
     assert (before["status"], response["status"], response["error"]["code"]) == ("in_progress", "failed", "server_error")
@@ -417,7 +417,7 @@ class Forgetful(MemoryStore):
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) -> None:
-    async def forgotten():
+    async def scenario():
         store, gate = Forgetful(), Gate()
         archive = Archive(store, FAST)
         background_registry = BackgroundRegistry(archive)
@@ -433,7 +433,7 @@ def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) ->
         await background_registry.wait(20)
         return frames, while_lost, await read(archive, queued.id), await archive.get(TENANT, queued.id)
 
-    early, while_lost, whole, stored = asyncio.run(forgotten())
+    early, while_lost, whole, stored = asyncio.run(scenario())
     assert_legal([*whole, DONE], strict=True)
     assert (while_lost, last(whole)) == ("in_progress", stored.response)
     assert (stored.response["status"], stored.response["error"]["message"]) == (
@@ -447,12 +447,12 @@ def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) ->
     assert {each.deviation for each in judge([*early, DONE]).findings} == {"error-is-last"}
 
 
-def test_a_reader_of_events_that_the_store_has_lost_is_told_so_instead_of_an_empty_stream() -> None:
-    async def late():
+def test_a_reader_of_events_that_the_store_has_lost_receives_an_error() -> None:
+    async def scenario():
         store = MemoryStore()
         frames, stored = await run_to_end(store, *steps(ANSWER))
         return [await read(Archive(store, FAST), stored.id, len(frames) + more) for more in (0, 1)]
 
-    nothing, (error,) = asyncio.run(late())
+    nothing, (error,) = asyncio.run(scenario())
     assert nothing == []
     assert json.loads(error.partition(b"\ndata: ")[2])["code"] == "events_expired"

@@ -123,7 +123,7 @@ def test_a_commit_whose_reply_is_lost_wakes_its_subscribers(monkeypatch, postgre
 
 
 @pytest.mark.long
-def test_a_server_that_does_not_answer_is_down_and_is_not_sent_what_was_refused(own_server) -> None:
+def test_a_server_that_does_not_answer_is_down_and_never_receives_the_refused_writes(own_server) -> None:
     async def scenario(store):
         await store.put("", stored(0))
         patience, store.timeout = store.timeout, 0.5
@@ -150,7 +150,7 @@ async def until_it_works(ask):
 
 
 @pytest.mark.long
-def test_a_server_that_hangs_is_left_for_its_replica_by_all_connections(monkeypatch, own_server) -> None:
+def test_all_connections_leave_a_server_that_hangs_for_its_replica(monkeypatch, own_server) -> None:
     from interlock.serving.store import postgres  # noqa: PLC0415 - psycopg is not on every machine
 
     monkeypatch.setitem(postgres.SETTINGS, "connect_timeout", "2")

@@ -306,7 +306,7 @@ def logs(call):
 
 
 def test_the_calls_of_a_response_share_a_container_and_an_item_shows_what_it_printed() -> None:
-    outcome = ask(python("x = 6"), python("print(x * 7)"), tools=[TOOL], by=hosting(), **OUTPUTS)
+    outcome = ask(python("x = 6"), python("print(x * 7)"), tools=[TOOL], runner=hosting(), **OUTPUTS)
     first, second = outcome.of("code_interpreter_call")
     assert (first["container_id"], first["status"], logs(first)) == (second["container_id"], "completed", "")
     assert first["container_id"].startswith("cntr_")
@@ -315,7 +315,7 @@ def test_the_calls_of_a_response_share_a_container_and_an_item_shows_what_it_pri
 
 
 def test_a_failed_call_has_the_traceback_and_the_model_reads_it() -> None:
-    outcome = ask(python("1 / 0"), tools=[TOOL], by=hosting())
+    outcome = ask(python("1 / 0"), tools=[TOOL], runner=hosting())
     (call,) = outcome.of("code_interpreter_call")
     assert (call["status"], logs(call).splitlines()[-1]) == ("failed", "ZeroDivisionError: division by zero")
     assert outcome.engine.turns[1].items[-1]["output"] == f"Error: {logs(call)}"
@@ -324,26 +324,26 @@ def test_a_failed_call_has_the_traceback_and_the_model_reads_it() -> None:
 
 def test_the_calls_of_one_turn_take_turns_in_their_container() -> None:
     turn = several(*(calling("python", f"x = {index}; x", "<|end|>") for index in range(3)), calling("python", "x"))
-    outcome = ask(turn, tools=[TOOL], by=hosting(), **OUTPUTS)
+    outcome = ask(turn, tools=[TOOL], runner=hosting(), **OUTPUTS)
     assert [logs(call) for call in outcome.of("code_interpreter_call")] == ["0\n", "1\n", "2\n", "2\n"]
 
 
 def test_a_container_is_named_by_the_request_or_by_the_last_call_of_the_conversation() -> None:
-    by = hosting()
+    runner = hosting()
     named = {"type": "code_interpreter", "container": "cntr_mine"}
-    (first,) = ask(python("x = 6"), tools=[named], by=by).of("code_interpreter_call")
+    (first,) = ask(python("x = 6"), tools=[named], runner=runner).of("code_interpreter_call")
     assert first["container_id"] == "cntr_mine"
     for tools, items in (([named], "Hi"), ([TOOL], [{**first, "outputs": None}, {"role": "user", "content": "Hi"}])):
-        (again,) = ask(python("x"), tools=tools, items=items, by=by, **OUTPUTS).of("code_interpreter_call")
+        (again,) = ask(python("x"), tools=tools, items=items, runner=runner, **OUTPUTS).of("code_interpreter_call")
         assert (again["container_id"], logs(again)) == ("cntr_mine", "6\n")
-    (other,) = ask(python("x"), tools=[TOOL], by=by, **OUTPUTS).of("code_interpreter_call")
+    (other,) = ask(python("x"), tools=[TOOL], runner=runner, **OUTPUTS).of("code_interpreter_call")
     assert other["container_id"] != "cntr_mine"
     assert logs(other).endswith("NameError: name 'x' is not defined")
 
 
 def test_a_server_label_for_the_interpreter_needs_code() -> None:
     tool = {"type": "mcp", "server_label": "code_interpreter", "server_url": "http://unused.example", "require_approval": "never"}
-    outcome = ask(calling("mcp.code_interpreter.python", '{"cmd": "1"}'), tools=[tool], by=hosting())
+    outcome = ask(calling("mcp.code_interpreter.python", '{"cmd": "1"}'), tools=[tool], runner=hosting())
     (call,) = outcome.of("mcp_call")
     assert call["error"]["content"][0]["text"] == "The interpreter has no tool 'python', or the call has no 'code'."
 
@@ -362,10 +362,10 @@ def post(url, path, key, body):
 
 
 def test_tenants_never_share_a_container() -> None:
-    tool, by = {"type": "code_interpreter", "container": "cntr_shared"}, hosting()
+    tool, runner = {"type": "code_interpreter", "container": "cntr_shared"}, hosting()
 
     def run(tenant, code):
-        (call,) = ask(python(code), tools=[tool], by=by, tenant=tenant, **OUTPUTS).of("code_interpreter_call")
+        (call,) = ask(python(code), tools=[tool], runner=runner, tenant=tenant, **OUTPUTS).of("code_interpreter_call")
         return call["container_id"], logs(call).splitlines()[-1:]
 
     assert run("a", "secret = 5") == ("cntr_shared", [])

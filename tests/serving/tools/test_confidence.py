@@ -180,34 +180,34 @@ def test_tls_checks_the_name_and_not_the_address(names, secured, monkeypatch, ho
 REQUESTS = 1_000
 AT_ONCE = 25
 ECHO = calling("mcp.shop.echo", '{"text": "a"}')
-EVERY_FIFTH = ("whole", "whole", "left", "failing", "cancelled")
-"""What becomes of the responses, by turns."""
+FATES = ("whole", "whole", "left", "failing", "cancelled")
+"""How the responses end, in turn."""
 
 
 async def respond(base, by, index):
-    """Make a response, or begin to; gives how its items ended."""
-    fate = EVERY_FIFTH[index % len(EVERY_FIFTH)]
+    """Make a response, or begin to, and return its items."""
+    fate = FATES[index % len(FATES)]
     engine = StagedEngine([step(ECHO, "stop")], [step(ANSWER, "stop")])
     url = "http://127.0.0.1:1/mcp" if fate == "failing" else f"{base}/mcp"
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(url)]})
     run = begin_response(RequestContext(request, request.input), engine, NullWriter(), tools=by)
 
-    async def go():
+    async def read_events():
         async with aclosing(run.events()) as events:
             async for _ in events:
                 if fate == "left" and len(run.driver.response["output"]) > 1:
                     return
 
-    going = asyncio.create_task(go())
+    reading = asyncio.create_task(read_events())
     if fate == "cancelled":
         await asyncio.sleep(0.001 * (index % 20))
-        going.cancel()
-    await asyncio.wait([going])
+        reading.cancel()
+    await asyncio.wait([reading])
     return run.driver.response["output"]
 
 
 def sessions():
-    """How many there are in this process."""
+    """Return how many sessions there are in this process."""
     gc.collect()
     return sum(isinstance(each, Session) for each in gc.get_objects())
 

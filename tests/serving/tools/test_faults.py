@@ -55,8 +55,8 @@ def test_a_server_that_cannot_be_reached() -> None:
 def test_a_host_that_is_not_allowed_gets_no_request() -> None:
     seen = []
     with running(plain(gate=seen.append)) as base:
-        outcome = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=()))
-        private = ask(tools=[mcp(f"{base}/mcp")], by=servers(allowed=("*",)))
+        outcome = ask(tools=[mcp(f"{base}/mcp")], runner=servers(allowed=()))
+        private = ask(tools=[mcp(f"{base}/mcp")], runner=servers(allowed=("*",)))
     assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(outcome)
     assert "is at 127.0.0.1, an address that is not allowed on this server." in listing_fault(private)
     assert seen == []
@@ -66,7 +66,7 @@ def test_the_host_header_keeps_the_name() -> None:
     seen = []
     with running(plain(gate=lambda scope: seen.append(dict(scope["headers"])[b"host"]))) as base:
         port = base.rpartition(":")[2]
-        outcome = ask(ECHO, tools=[mcp(f"http://localhost:{port}/mcp")], by=servers(allowed=("localhost",)))
+        outcome = ask(ECHO, tools=[mcp(f"http://localhost:{port}/mcp")], runner=servers(allowed=("localhost",)))
     assert outcome.of("mcp_call")[0]["output"] == "said"
     assert set(seen) == {f"localhost:{port}".encode()}
 
@@ -122,7 +122,7 @@ def test_unreachable_addresses_of_a_name_are_skipped(monkeypatch) -> None:
 
     monkeypatch.setattr(address, "_look_up", look_up)
     with running(plain()) as base:
-        outcome = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], by=servers(allowed=("localhost",)))
+        outcome = ask(ECHO, tools=[mcp(base.replace("127.0.0.1", "localhost") + "/mcp")], runner=servers(allowed=("localhost",)))
     assert outcome.of("mcp_call")[0]["output"] == "said"
 
 
@@ -315,7 +315,7 @@ def test_a_tool_that_hangs_is_cancelled_after_its_time(path) -> None:
     shop = Workshop()
     application = shop.server().sse_app() if path == "sse" else shop.server().streamable_http_app()
     with running(application) as base:
-        outcome = ask(calling("mcp.shop.hang", "{}"), tools=[mcp(f"{base}/{path}")], by=servers(0.2))
+        outcome = ask(calling("mcp.shop.hang", "{}"), tools=[mcp(f"{base}/{path}")], runner=servers(0.2))
         assert shop.cancelled.wait(5)
     assert call_fault(outcome) == "The server did not answer within 0.2 seconds."
 
@@ -370,11 +370,11 @@ def test_a_server_error_is_logged_and_not_repeated(monkeypatch, caplog) -> None:
     assert len(caplog.records) == 2
 
 
-def hanging(base, by):
+def hanging(base, runner):
     """A response whose tool hangs."""
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
     request = read_request({"model": "staged", "input": "Hi", "tools": [mcp(f"{base}/mcp")]})
-    return begin_response(RequestContext(request, request.input), engine, NullWriter(), tools=by)
+    return begin_response(RequestContext(request, request.input), engine, NullWriter(), tools=runner)
 
 
 @pytest.mark.parametrize("how", ["interrupted", "cancelled", "left"])
@@ -382,8 +382,8 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
     shop = Workshop()
 
     async def end(base):
-        before, by = asyncio.all_tasks(), servers()
-        run = hanging(base, by)
+        before, runner = asyncio.all_tasks(), servers()
+        run = hanging(base, runner)
         events = run.events()
 
         async def collect():
@@ -400,7 +400,7 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
             collecting.cancel()
         await asyncio.wait([collecting])
         await events.aclose()
-        assert (asyncio.all_tasks(), by.open) == (before, set())
+        assert (asyncio.all_tasks(), runner.open) == (before, set())
         return run.driver.response
 
     with running(shop.server().streamable_http_app()) as base:
@@ -413,9 +413,9 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
 
 
 def test_a_client_that_disconnects_during_a_call_cancels_it(serve) -> None:
-    shop, by = Workshop(), servers()
+    shop, runner = Workshop(), servers()
     engine = StagedEngine([step(calling("mcp.shop.hang", "{}"), "stop")])
-    with running(shop.server().streamable_http_app()) as base, serve(engine, tools=by) as url:
+    with running(shop.server().streamable_http_app()) as base, serve(engine, tools=runner) as url:
         body = {"model": "staged", "input": "Hi", "stream": True, "tools": [mcp(f"{base}/mcp")]}
         with httpx.stream("POST", f"{url}/v1/responses", json=body) as stream:
             lines = stream.iter_lines()
@@ -423,7 +423,7 @@ def test_a_client_that_disconnects_during_a_call_cancels_it(serve) -> None:
                 pass
             assert shop.started.wait(5)
         assert shop.cancelled.wait(5)
-    assert not by.open
+    assert not runner.open
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

@@ -163,7 +163,7 @@ def hosted(shop):
 
 
 def test_code_runs_between_interpreting_and_completed(hosted, shop) -> None:
-    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted, include=["code_interpreter_call.outputs"])
+    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], runner=hosted, include=["code_interpreter_call.outputs"])
     (call,) = outcome.of("code_interpreter_call")
     assert (call["code"], call["outputs"]) == ("print(6 * 7)", [{"type": "logs", "logs": "42\n"}])
     assert outcome.time("code_interpreter_call.interpreting") < shop.ended["python"]
@@ -171,23 +171,23 @@ def test_code_runs_between_interpreting_and_completed(hosted, shop) -> None:
 
 
 def test_outputs_are_for_the_model_even_where_include_omits_them(hosted) -> None:
-    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], by=hosted)
+    outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], runner=hosted)
     assert outcome.of("code_interpreter_call")[0]["outputs"] is None
     assert outcome.engine.turns[1].items[-1]["output"] == "42\n"
 
 
 def test_code_that_fails_says_why(hosted) -> None:
-    outcome = ask(calling("python", "raise"), tools=[{"type": "code_interpreter"}], by=hosted)
+    outcome = ask(calling("python", "raise"), tools=[{"type": "code_interpreter"}], runner=hosted)
     (call,) = outcome.of("code_interpreter_call")
     assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": "Error executing tool python: It raised."}])
 
 
 def test_sources_are_shown_if_included(hosted, shop) -> None:
-    outcome = ask(SEARCH, tools=[{"type": "web_search"}], by=hosted, include=["web_search_call.action.sources"])
+    outcome = ask(SEARCH, tools=[{"type": "web_search"}], runner=hosted, include=["web_search_call.action.sources"])
     sources = [{"type": "url", "url": "https://a.example/one"}, {"type": "url", "url": "https://b.example"}]
     assert outcome.of("web_search_call")[0]["action"] == {"type": "search", "query": "trains", "sources": sources}
     assert outcome.time("web_search_call.searching") < shop.ended["search"] < outcome.time("web_search_call.completed")
-    assert ask(SEARCH, tools=[{"type": "web_search"}], by=hosted).of("web_search_call")[0]["action"] == {
+    assert ask(SEARCH, tools=[{"type": "web_search"}], runner=hosted).of("web_search_call")[0]["action"] == {
         "type": "search",
         "query": "trains",
     }
@@ -212,7 +212,7 @@ def test_sources_are_shown_if_included(hosted, shop) -> None:
     ],
 )
 def test_pages_are_opened_and_searched_as_the_model_names_them(hosted, function, arguments, action, result) -> None:
-    outcome = ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=hosted)
+    outcome = ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], runner=hosted)
     assert outcome.of("web_search_call")[0]["action"] == action
     assert outcome.engine.turns[1].items[-1]["output"] == result
 
@@ -237,8 +237,8 @@ def test_all_arguments_of_the_browser_reach_its_tool(function, arguments, sent) 
         await answer(send, 200, result(request, RESULT))
 
     with running(plain(note)) as base:
-        by = servers(web_search=f"{base}/mcp")
-        ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], by=by)
+        runner = servers(web_search=f"{base}/mcp")
+        ask(calling(f"browser.{function}", json.dumps(arguments)), tools=[{"type": "web_search"}], runner=runner)
     assert [(params["name"], params["arguments"]) for params in called] == [(function, sent or arguments)]
 
 
@@ -246,7 +246,7 @@ NONSENSE = calling("browser.search", '{"words": 1}')
 
 
 def test_an_invalid_browser_call_fails_and_the_model_learns_why(hosted, shop) -> None:
-    outcome = ask(NONSENSE, tools=[{"type": "web_search"}], by=hosted)
+    outcome = ask(NONSENSE, tools=[{"type": "web_search"}], runner=hosted)
     assert [(item["type"], item["status"]) for item in outcome.output] == [
         ("web_search_call", "failed"),
         ("message", "completed"),
@@ -257,27 +257,27 @@ def test_an_invalid_browser_call_fails_and_the_model_learns_why(hosted, shop) ->
 
 
 def test_an_invalid_call_does_not_affect_the_other_calls(hosted, shop) -> None:
-    outcome = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], by=hosted)
+    outcome = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], runner=hosted)
     assert [item["status"] for item in outcome.output] == ["failed", "completed", "completed"]
     assert [len(turn.items) for turn in outcome.engine.turns] == [1, 3]
     assert shop.began == ["search"]
 
 
 def test_invalid_calls_count_as_calls(hosted, shop) -> None:
-    outcome = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], by=hosted, max_tool_calls=1)
+    outcome = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], runner=hosted, max_tool_calls=1)
     assert [item["status"] for item in outcome.output] == ["failed", "failed"]
     assert (outcome.response["status"], len(outcome.engine.turns), shop.began) == ("completed", 2, [])
 
 
 def test_a_model_that_makes_only_invalid_calls_is_stopped(monkeypatch, hosted) -> None:
     monkeypatch.setattr(hosting, "MAX_CALLS", 2)
-    outcome = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], by=hosted)
+    outcome = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], runner=hosted)
     assert ([item["status"] for item in outcome.output], outcome.response["status"]) == (["failed"] * 3, "completed")
 
 
 def test_a_mark_that_names_a_page_is_an_annotation_with_its_place_in_the_text(hosted) -> None:
     text = "Trains run【0†L0】 on rails【1†L0-L1】, not on【9†L1】 roads."
-    outcome = ask(SEARCH, f"<|channel|>final<|message|>{text}<|return|>", tools=[{"type": "web_search"}], by=hosted)
+    outcome = ask(SEARCH, f"<|channel|>final<|message|>{text}<|return|>", tools=[{"type": "web_search"}], runner=hosted)
     part = outcome.of("message")[0]["content"][0]
     assert part["text"] == text
     assert [(each["url"], text[each["start_index"] : each["end_index"]]) for each in part["annotations"]] == [
@@ -296,7 +296,7 @@ def test_a_hosted_tool_without_a_server_fails_and_says_so_to_the_model() -> None
 
 
 def test_a_hosted_tool_that_the_request_does_not_offer_is_not_run(hosted, shop) -> None:
-    outcome = ask(PYTHON, tools=[{"type": "web_search"}], by=hosted)
+    outcome = ask(PYTHON, tools=[{"type": "web_search"}], runner=hosted)
     assert outcome.of("code_interpreter_call")[0]["status"] == "failed"
     assert outcome.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'code_interpreter'."
     assert shop.began == []
@@ -307,10 +307,10 @@ FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "objec
 
 def test_a_tool_of_the_container_is_hosted_by_its_label_whatever_its_url(hosted) -> None:
     declared = mcp("http://unused", "container")
-    by = servers(container=hosted.hosted["code_interpreter"])
-    outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], by=by)
+    runner = servers(container=hosted.hosted["code_interpreter"])
+    outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], runner=runner)
     assert [(item["type"], item.get("output")) for item in outcome.output][:1] == [("mcp_call", "a")]
-    outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[{"type": "web_search"}], by=by)
+    outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[{"type": "web_search"}], runner=runner)
     assert outcome.engine.turns[1].items[-1]["output"] == "Error: The request does not offer the tool 'container'."
 
 
@@ -382,12 +382,12 @@ def labelled(shop):
 @pytest.mark.parametrize(("call", "label", "name", "arguments", "result"), LABELLED)
 def test_a_tool_server_named_by_its_label_asks_for_approval(labelled, shop, rule, call, label, name, arguments, result) -> None:
     declared = {"type": "mcp", "server_label": label, "server_url": "http://unused", **rule}
-    outcome = ask(call, tools=[declared], by=labelled)
+    outcome = ask(call, tools=[declared], runner=labelled)
     (request,) = outcome.output
     assert (request["type"], request["server_label"], request["name"]) == ("mcp_approval_request", label, name)
     assert (json.loads(request["arguments"]), shop.began) == (arguments, [])
     approved = {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
-    outcome = ask(tools=[declared], by=labelled, items=[{"role": "user", "content": "Hi"}, request, approved])
+    outcome = ask(tools=[declared], runner=labelled, items=[{"role": "user", "content": "Hi"}, request, approved])
     assert [(item["type"], item.get("output")) for item in outcome.output] == [("mcp_call", result), ("message", None)]
 
 
@@ -395,17 +395,17 @@ def test_a_tool_server_named_by_its_label_asks_for_approval(labelled, shop, rule
 def test_a_tool_server_named_by_its_label_runs_only_allowed_tools(labelled, shop, call, label, name, arguments, result) -> None:
     del arguments
     declared = mcp("http://unused", label, allowed_tools=["other"])
-    outcome = ask(call, tools=[declared], by=labelled)
+    outcome = ask(call, tools=[declared], runner=labelled)
     message = f"Error: The MCP server '{label}' has no tool '{name}' that may be called."
     assert (outcome.output[0]["status"], outcome.engine.turns[1].items[-1]["output"]) == ("failed", message)
     assert shop.began == []
     for tools in ([mcp("http://unused", label)], [declared, {"type": label}]):
         if tools[-1]["type"] != "container":
-            assert ask(call, tools=tools, by=labelled).engine.turns[1].items[-1]["output"] == result
+            assert ask(call, tools=tools, runner=labelled).engine.turns[1].items[-1]["output"] == result
 
 
 def test_an_invalid_call_of_a_tool_server_named_by_its_label_fails_without_approval(labelled) -> None:
-    outcome = ask(NONSENSE, tools=[mcp("http://unused", "web_search_preview", **ALWAYS)], by=labelled)
+    outcome = ask(NONSENSE, tools=[mcp("http://unused", "web_search_preview", **ALWAYS)], runner=labelled)
     assert [(item["type"], item["status"]) for item in outcome.output[:1]] == [("web_search_call", "failed")]
 
 

@@ -288,14 +288,14 @@ def test_a_call_without_its_argument_is_an_error(name, arguments) -> None:
 def test_a_response_searches_opens_finds_and_cites() -> None:
     site = Site({"/page": as_page(PAGE)})
     with running(site) as base:
-        by = servers(web_search=searching(base, site))
+        runner = servers(web_search=searching(base, site))
         outcome = ask(
             calling("browser.search", '{"query": "rail"}'),
             calling("browser.open", '{"id": 0}'),
             calling("browser.find", '{"pattern": "movements"}'),
             "<|channel|>final<|message|>It is so【0†L1】.",
             tools=[TOOL],
-            by=by,
+            runner=runner,
             include=["web_search_call.action.sources"],
         )
     search, opened, found = outcome.of("web_search_call")
@@ -344,13 +344,13 @@ def test_pages_that_only_a_message_cites_are_not_numbered_again() -> None:
     site = Site({})
     with running(site) as base:
         cited = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So【4†L0】."}]}
-        by = servers(web_search=searching(base, site))
+        runner = servers(web_search=searching(base, site))
         items = [{"role": "user", "content": "Hi"}, cited, {"role": "user", "content": "More"}]
         outcome = ask(
             calling("browser.search", '{"query": "rail"}'),
             "<|channel|>final<|message|>Now【5†L0】, not【4†L0】.",
             tools=[TOOL],
-            by=by,
+            runner=runner,
             items=items,
         )
     (annotation,) = outcome.output[-1]["content"][0]["annotations"]

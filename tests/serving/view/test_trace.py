@@ -219,8 +219,8 @@ def test_a_completion_is_shown_with_a_lane_for_its_text_and_each_call() -> None:
         (3, "tool_call", "f"),
     ]
     assert walked(trace_lines) == [
-        (0, "delta.role", ["begun think open"]),
-        (1, "delta.reasoning", ["begun think open"]),
+        (0, "delta.role", ["created think open"]),
+        (1, "delta.reasoning", ["created think open"]),
         (2, "delta.content", ["open text open"]),
         (2, "delta.content", ["open text open"]),
         (3, "delta.tool_calls", ["open call call"]),
@@ -248,8 +248,8 @@ def test_other_choices_and_events_have_places_too() -> None:
     data = chunked(role, other, refusal, nothing) + b"data: {\n\n" + chunked(error)
     trace_lines = lines_of(data)
     assert walked(trace_lines) == [
-        (0, "delta.role", ["begun text open"]),
-        (1, "delta.content", ["begun text open"]),
+        (0, "delta.role", ["created text open"]),
+        (1, "delta.content", ["created text open"]),
         (2, "delta.refusal", ["open refuse open"]),
         (0, "chat.completion.chunk", []),
         (0, "message", []),
@@ -319,10 +319,10 @@ def test_every_effect_has_its_events(api, effects, silent) -> None:
             CHAT,
             chat(),
             {
-                *("begun call call", "begun end ended", "begun fail ended", "begun quote call", "begun refuse open"),
+                *("created call call", "created end ended", "created fail ended", "created quote call", "created refuse open"),
                 *(
-                    "begun seal open",
-                    "begun text open",
+                    "created seal open",
+                    "created text open",
                     "open fail ended",
                     "open quote call",
                     "open refuse open",

@@ -88,19 +88,19 @@ class Outcome:
         return self.times[self.names.index(name)]
 
 
-def ask(*turns, tools=(), by=None, items="Hi", tenant="", **settings):
+def ask(*turns, tools=(), runner=None, items="Hi", tenant="", **settings):
     """Ask for a response of which the model's turns are given as harmony."""
     engine = StagedEngine(*([step(turn, "stop")] for turn in (*turns, ANSWER)))
-    by = by or servers()
+    runner = runner or servers()
 
     async def collect():
         before = asyncio.all_tasks()
         request = read_request({"model": "staged", "input": items, "tools": list(tools), **settings})
-        run = begin_response(RequestContext(request, request.input, tenant), engine, EventWriter(), tools=by)
+        run = begin_response(RequestContext(request, request.input, tenant), engine, EventWriter(), tools=runner)
         timed = [(as_json(event), monotonic()) async for events in run.events() for event in events]
         for _ in range(5):  # generators that a broken connection has left are closed by tasks of the event loop
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
         return timed
 
-    return Outcome(asyncio.run(collect()), engine, by)
+    return Outcome(asyncio.run(collect()), engine, runner)

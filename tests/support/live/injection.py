@@ -112,7 +112,7 @@ def _place(frame, event, argument):
 
 
 def _resumes(frame):
-    """Say after what a frame goes on: a `yield` or an `await`; None if it begins."""
+    """Return whether a frame resumes after a `yield` or an `await`; None if it begins."""
     return {1: "yield", 2: "await", 3: "await"}.get(frame.f_code.co_code[frame.f_lasti + 1] & 3)
 
 

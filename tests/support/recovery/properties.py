@@ -107,7 +107,7 @@ def keeps_all_text(ids: Sequence[int], reason: FinishReason = "stop") -> None:
 
 
 def _kept(each: Run, *, inside: bool) -> Iterator[tuple[str, bool]]:
-    """Give what may be kept of a run, and whether the header is then broken off."""
+    """Yield each text that the items may have of a run, and whether that means that the header was broken off."""
     if inside or not each.text:
         yield each.text, False
         return

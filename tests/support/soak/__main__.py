@@ -1,8 +1,9 @@
 """Soak a server.
 
-Clients of every kind come and go, and every stream is judged. Once a second the server's memory, what it has given out of that,
-its tasks, its file descriptors and the size of its store are read; of the second half, in which all caches and stores are full,
-the slope of each is told, with its interval of 95 %. The exit status is 1 if one of them grows faster than it may for certain.
+Clients of every kind come and go, and every stream is judged. Once a second, the script reads the server's memory, its
+allocations, its tasks, its file descriptors and the size of its store. It reports the slope of each in the second half, in which
+all caches and stores are full, with a confidence interval of 95 %. The exit status is 1 if one of them certainly grows faster
+than its bound.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ AT_ONCE = 6
 
 @define
 class Readings:
-    """What was read of a server.
+    """The figures of a server over time.
 
     Args:
         pid: The number of its process.
         times: Seconds since it began, of each reading.
-        series: What was read, by name.
+        series: The values of each figure, by name.
     """
 
     pid: int
     times: list[float] = field(factory=list[float])
     series: dict[str, list[float]] = field(factory=dict[str, list[float]])
 
-    async def go_on(self, at: Place) -> None:
+    async def record(self, at: Place) -> None:
         """Read once a second."""
         began = time.monotonic()
         while True:
@@ -58,10 +59,10 @@ class Readings:
         half = len(self.times) // 2
         trends = {name: trend(self.times[half:], values[half:]) for name, values in self.series.items()}
         lines = [
-            f"{name}: {of.level:,.0f}, {of.slope:+,.1f} ± {of.margin:,.1f} an hour, of {of.bound:+,.1f}"
-            for name, of in trends.items()
+            f"{name}: {each.level:,.0f}, {each.slope:+,.1f} ± {each.margin:,.1f} an hour, of {each.bound:+,.1f}"
+            for name, each in trends.items()
         ]
-        return lines, any(of.grows for of in trends.values())
+        return lines, any(each.grows for each in trends.values())
 
 
 async def soak(url: str, pid: int, seconds: float, seed: int) -> tuple[Counter[str], Readings]:
@@ -74,10 +75,10 @@ async def soak(url: str, pid: int, seconds: float, seed: int) -> tuple[Counter[s
         seed: Of the chance that decides what they do.
 
     Returns:
-        How often each of them came, and what was read of the server meanwhile.
+        The number of visits of each client, and the figures of the server meanwhile.
 
     Raises:
-        ExceptionGroup: Something was not as it has to be.
+        ExceptionGroup: A client received a wrong answer.
     """
     end = time.monotonic() + seconds
     done, readings = Counter[str](), Readings(pid)
@@ -91,7 +92,7 @@ async def soak(url: str, pid: int, seconds: float, seed: int) -> tuple[Counter[s
             done[chosen.__name__] += 1
 
     async with httpx.AsyncClient(timeout=PATIENCE) as client:
-        reading = asyncio.create_task(readings.go_on(Place(url, client, chance[0])))
+        reading = asyncio.create_task(readings.record(Place(url, client, chance[0])))
         try:
             async with asyncio.TaskGroup() as group:
                 for each in chance:

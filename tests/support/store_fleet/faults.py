@@ -28,8 +28,8 @@ LONG = TIMEOUT + 2.0
 
 HOUR = 3600
 
-ANSWERED = frozenset({"completed", "cancelled"})
-LOST = ANSWERED | {"failed"}
+NORMAL_ENDS = frozenset({"completed", "cancelled"})
+ENDS_WITH_FAILURES = NORMAL_ENDS | {"failed"}
 
 
 @frozen
@@ -46,12 +46,12 @@ class Scene:
 
     url: str
     strike: Callable
-    ends: frozenset = ANSWERED
+    ends: frozenset = NORMAL_ENDS
     prefix: tuple = ()
     environment: dict = field(factory=dict)
 
 
-def fault(kind, strike, ends=ANSWERED):
+def fault(kind, strike, ends=NORMAL_ENDS):
     """Return a fault of a kind of store; the arguments of `strike` are the store and the fleet."""
 
     @contextmanager
@@ -127,7 +127,7 @@ def postgres_failover(_folder):
             time.sleep(WHILE)
 
         hosts = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
-        yield Scene(f"postgresql://interlock@{hosts}/postgres", fail_over, LOST)
+        yield Scene(f"postgresql://interlock@{hosts}/postgres", fail_over, ENDS_WITH_FAILURES)
 
 
 @contextmanager
@@ -242,13 +242,13 @@ def store_clock(kind):
     def scene(folder):
         Path(folder).chmod(0o755)  # for the user of Postgres
         with faked_clock(folder) as (environment, jump), KINDS[kind](folder, environment=environment) as store:
-            yield Scene(store.url, jump, LOST)
+            yield Scene(store.url, jump, ENDS_WITH_FAILURES)
 
     return scene
 
 
 FAULTS = {
-    ("postgres", "a process is killed"): fault("postgres", kill_process, LOST),
+    ("postgres", "a process is killed"): fault("postgres", kill_process, ENDS_WITH_FAILURES),
     ("postgres", "the store is killed"): fault("postgres", kill_store),
     ("postgres", "the store is stopped"): fault("postgres", stop_store),
     ("postgres", "its connections are closed"): fault("postgres", close_connections),
@@ -258,7 +258,7 @@ FAULTS = {
     ("postgres", "a replica takes over"): postgres_failover,
     ("postgres", "the clock jumps"): process_clocks("postgres"),
     ("postgres", "the clock of Postgres jumps"): store_clock("postgres"),
-    ("sqlite", "a process is killed"): fault("sqlite", kill_process, LOST),
+    ("sqlite", "a process is killed"): fault("sqlite", kill_process, ENDS_WITH_FAILURES),
     ("sqlite", "the disk is full"): sqlite_disk_full,
     ("sqlite", "the file is read-only"): sqlite_read_only,
     ("sqlite", "the file is locked"): fault("sqlite", lock_file),

@@ -73,7 +73,7 @@ class Schema:
         return self._members.get(key, _UNKNOWN)
 
     def declares(self, key: str) -> bool:
-        """Return whether an object may have this member because it is declared, or because none is."""
+        """Return whether an object may have this member: it is declared, or no member is."""
         return not self._members or key in self._members
 
     @cached_property

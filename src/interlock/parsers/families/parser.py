@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, Recoveries, unread
+from interlock.parsers.chunk import Chunk, Recoveries, wrong_chunk
 from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.effects import Effects, TokenCounter
 from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
@@ -126,7 +126,7 @@ class FamilyParser:
         if text:
             self._scan_chunk(self._partial + text, final=False)
         elif isinstance(chunk.delta, Mapping) or isinstance(ids, str):  # vLLM's engine has its own output there
-            raise unread(chunk, "text")
+            raise wrong_chunk(chunk, "text")
         return effects.item.take()
 
     def end(self, reason: EndReason, usage: Usage) -> list[Delta]:

@@ -86,7 +86,7 @@ _DATA: Final[Mapping[str, Callable[[Mapping[str, object], str], int | None]]] = 
     "file_data": lambda file, _key: _file_tokens(as_text(file["file_data"]), as_text(file.get("filename"))),
     "result": lambda item, _key: _image_tokens(as_text(item["result"])) if item.get("type") == "image_generation_call" else None,
 }
-"""What counts the tokens of the members that are media; None for other members of that name."""
+"""Counts the tokens of a member that may be media, by its name; returns None if it is not."""
 
 
 def _image_tokens(data: str) -> int:

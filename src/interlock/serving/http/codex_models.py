@@ -21,11 +21,11 @@ EFFORTS: Final = {
 COMMON_EFFORTS: Final = ("low", "medium", "high")
 """The efforts of a model whose own are unknown. Codex names none in requests unless its user chooses one."""
 
-MOST_TOOL_OUTPUT: Final = 10_000
+MAX_TOOL_OUTPUT: Final = 10_000
 """The tokens that Codex itself keeps of a tool's output for large windows."""
 OUTPUTS_PER_WINDOW: Final = 16
 """How many outputs of tools fill a small window."""
-MOST_ANSWER: Final = 32_000
+MAX_ANSWER_RESERVE: Final = 32_000
 """The most tokens of a window that are left for the next answer and outputs of tools; a small window leaves a quarter."""
 
 INSTRUCTIONS: Final = """\
@@ -60,7 +60,7 @@ def codex_model(name: str, facts: ModelFacts, priority: int) -> dict[str, object
     """
     efforts = COMMON_EFFORTS if facts.efforts is None else facts.efforts
     window = facts.window
-    limit = MOST_TOOL_OUTPUT if window is None else min(MOST_TOOL_OUTPUT, window // OUTPUTS_PER_WINDOW)
+    limit = MAX_TOOL_OUTPUT if window is None else min(MAX_TOOL_OUTPUT, window // OUTPUTS_PER_WINDOW)
     modalities = {} if facts.modalities is None else {"input_modalities": facts.modalities}
     return {
         "slug": name,
@@ -84,7 +84,7 @@ def codex_model(name: str, facts: ModelFacts, priority: int) -> dict[str, object
         "supports_parallel_tool_calls": True,
         "context_window": window,
         "max_context_window": window,
-        "auto_compact_token_limit": None if window is None else window - min(MOST_ANSWER, window // 4),
+        "auto_compact_token_limit": None if window is None else window - min(MAX_ANSWER_RESERVE, window // 4),
         "experimental_supported_tools": [],
         **modalities,
     }

@@ -5,5 +5,5 @@ requests   translation of requests of the Responses API to the other APIs
 answers    the content of an answer, streamed or whole
 player     runs the cases
 command    the command `interlock conformance`
-doctor     the command `interlock doctor`: four cases through a gateway
+doctor     the command `interlock doctor`: five cases through a gateway
 """

@@ -195,7 +195,7 @@ def result(call_id, output="done"):
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
-def requested(call_id, name="f", **fields):
+def function_call(call_id, name="f", **fields):
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}", **fields}
 
 
@@ -231,7 +231,7 @@ def is_short(call_id):
 
 @pytest.mark.parametrize("settings", [{}, {"short_call_ids": True}])
 def test_ids_of_other_servers_that_a_service_may_refuse_are_replaced_by_the_same_short_ones_every_time(settings):
-    pairs = [[requested(foreign), result(foreign)] for foreign in FOREIGN_IDS]
+    pairs = [[function_call(foreign), result(foreign)] for foreign in FOREIGN_IDS]
     _, *sent_ids = summary(sent(settings, input=[USER, *(item for pair in pairs for item in pair)]))
     calls, outputs = [call_id for (call_id,) in sent_ids[::2]], sent_ids[1::2]
     assert (calls, len({*calls}), all(map(is_short, calls))) == (outputs, len(FOREIGN_IDS), True)
@@ -244,7 +244,8 @@ def test_an_upstream_with_short_call_ids_keeps_its_own_and_receives_others_as_sh
     with gateway(reply, GOOD, short_call_ids=True) as (url, upstream):
         body = {"model": "m", "input": "Hi", "tools": [F]}
         (item,) = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
-        others = [requested("call_1"), requested("call__functions.f-3a0"), result("call_1"), result("call__functions.f-3a0")]
+        call_ids = ["call_1", "call__functions.f-3a0"]
+        others = [*map(function_call, call_ids), *map(result, call_ids)]
         history = [USER, item, result(item["call_id"]), *others]
         httpx.post(f"{url}/v1/responses", json={**body, "input": history})
     _, (own,), own_output, calls, *outputs = summary(upstream.bodies[-1])
@@ -255,7 +256,7 @@ def test_an_upstream_with_short_call_ids_keeps_its_own_and_receives_others_as_sh
 def test_a_family_receives_the_ids_that_its_model_wrote_and_short_ones_of_other_models_if_its_template_needs_that(
     short, expected
 ):
-    items = [USER, requested("call_g6fVbXS8K"), requested("call_1"), result("call_g6fVbXS8K"), result("call_1")]
+    items = [USER, function_call("call_g6fVbXS8K"), function_call("call_1"), result("call_g6fVbXS8K"), result("call_1")]
     body = sent({"family": "mistral", "short_call_ids": short}, input=items)
     assert summary(body)[1:] == [["g6fVbXS8K", expected], "g6fVbXS8K", expected]
 
@@ -278,13 +279,13 @@ USER, DONE = {"role": "user", "content": "And?"}, "done"
 @pytest.mark.parametrize(
     ("items", "expected"),
     [
-        ([requested("f"), USER, result("f")], [["f"], "f", "And?"]),
+        ([function_call("f"), USER, result("f")], [["f"], "f", "And?"]),
         (
-            [requested("f"), requested("g"), result("f"), requested("h"), result("g"), result("h")],
+            [function_call("f"), function_call("g"), result("f"), function_call("h"), result("g"), result("h")],
             [["f", "g"], "f", "g", ["h"], "h"],
         ),
-        ([requested("f"), result("f"), requested("f"), USER, result("f")], [["f"], "f", ["f"], "f", "And?"]),
-        ([requested("f"), requested("g"), result("g"), USER, result("f")], [["f", "g"], "g", "f", "And?"]),
+        ([function_call("f"), result("f"), function_call("f"), USER, result("f")], [["f"], "f", ["f"], "f", "And?"]),
+        ([function_call("f"), function_call("g"), result("g"), USER, result("f")], [["f", "g"], "g", "f", "And?"]),
         ([{"type": "local_shell_call_output", "id": "old", "output": "a"}, USER], ["old", "And?"]),
     ],
 )
@@ -295,7 +296,7 @@ def test_the_outputs_of_calls_follow_their_calls(items, expected):
 def test_files_in_the_output_of_a_tool_follow_it():
     file = {"type": "input_file", "file_data": "aGk=", "filename": "a.pdf"}
     output = [{"type": "input_text", "text": "seen"}, {"type": "input_image", "image_url": PNG}, file]
-    assert messages(requested("f"), USER, result("f", output), result("f", [file]))[1:] == [
+    assert messages(function_call("f"), USER, result("f", output), result("f", [file]))[1:] == [
         {"role": "tool", "tool_call_id": "f", "content": "seen\n[input_image]\n[input_file]"},
         {"role": "tool", "tool_call_id": "f", "content": "[input_file]"},
         {
@@ -313,12 +314,12 @@ def test_files_in_the_output_of_a_tool_follow_it():
 def test_a_file_in_the_output_of_a_tool_that_cannot_be_sent_gets_a_400():
     with gateway(GOOD) as (url, upstream):
         output = [{"type": "input_file", "file_url": "https://example.com/a.pdf"}]
-        answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": [requested("f"), result("f", output)]})
+        answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": [function_call("f"), result("f", output)]})
     message = "An 'input_file' without 'file_data' or 'file_id' cannot be sent to this model."
     assert (answer.status_code, answer.json()["error"]["message"], upstream.bodies) == (400, message, [])
 
 
-def space(name, *names):
+def namespace_tool(name, *names):
     tools = [{"type": "function", "name": each, "parameters": STRING} for each in names]
     return {"type": "namespace", "name": name, "description": "", "tools": tools}
 
@@ -343,11 +344,11 @@ def raw(names):
 @pytest.mark.parametrize(
     ("tools", "names"),
     [
-        ([F, space("crm", "get")], ["f", "crm__get"]),
-        ([space("my.crm", "get")], ["my_crm__get_8494a372"]),
-        ([space(LONG, "get")], [f"{LONG[:55]}_407e2cf8"]),
-        ([space("a__b", "c"), space("a", "b__c")], ["a__b__c_0079d871", "a__b__c_f40290d4"]),
-        ([{**F, "name": "crm__get"}, space("crm", "get")], ["crm__get", "crm__get_0883a571"]),
+        ([F, namespace_tool("crm", "get")], ["f", "crm__get"]),
+        ([namespace_tool("my.crm", "get")], ["my_crm__get_8494a372"]),
+        ([namespace_tool(LONG, "get")], [f"{LONG[:55]}_407e2cf8"]),
+        ([namespace_tool("a__b", "c"), namespace_tool("a", "b__c")], ["a__b__c_0079d871", "a__b__c_f40290d4"]),
+        ([{**F, "name": "crm__get"}, namespace_tool("crm", "get")], ["crm__get", "crm__get_0883a571"]),
         ([{"type": "from_the_future", "name": "a.b", "parameters": STRING}], ["a_b_f8c5abde"]),
     ],
 )
@@ -370,7 +371,7 @@ def test_names_of_functions_are_distinct_and_fit_every_service(tools, names, set
 
 
 def test_a_call_of_a_tool_that_is_declared_no_more_has_the_same_name():
-    named = messages(requested("f", "get", namespace="my.crm"), result("f"))[0]["tool_calls"][0]["function"]["name"]
+    named = messages(function_call("f", "get", namespace="my.crm"), result("f"))[0]["tool_calls"][0]["function"]["name"]
     assert named == "my_crm__get_8494a372"
 
 

@@ -208,12 +208,12 @@ def test_a_prompt_that_is_too_long_is_refused_and_not_sent(monkeypatch):
     assert upstream.bodies == []
 
 
-def space(name, *names):
+def namespace_tool(name, *names):
     tools = [{**FUNCTION, "name": each} for each in names]
     return {"type": "namespace", "name": name, "description": "", "tools": tools}
 
 
-SPACES = [space("a__b", "c"), space("a", "b__c")]
+SPACES = [namespace_tool("a__b", "c"), namespace_tool("a", "b__c")]
 SPACE_NAMES = ["a__b__c_0079d871", "a__b__c_f40290d4"]
 SPACED = [("a__b", "c"), ("a", "b__c")]
 

@@ -488,7 +488,7 @@ def pairs(*outputs):
     return chunks + list(pairs_of_turn.pair(*last, finished=True))
 
 
-def alone(tokens):
+def single_tokens(tokens):
     return [Chunk([token], TEXTS[token]) for token in tokens]
 
 
@@ -503,7 +503,7 @@ def alone(tokens):
 )
 def test_a_token_is_paired_with_its_own_text(outputs):
     tokens = [token for ids, _ in outputs for token in ids]
-    assert pairs(*outputs) == alone(tokens)
+    assert pairs(*outputs) == single_tokens(tokens)
 
 
 def test_log_probabilities_go_with_their_tokens():
@@ -516,7 +516,7 @@ def test_tokens_of_truncated_text_become_one_chunk():
     assert pairs(([3, 2], "", entries), ([], "a")) == [Chunk([3, 2], "a", entries)]
 
 
-def test_the_token_that_ends_a_round_has_no_text():
+def test_the_token_that_ends_a_turn_has_no_text():
     assert pairs(([1, END], "a")) == [Chunk([1], "a"), Chunk([END], "")]
     assert pairs(([1, END, 2], "a<|end|>b")) == [Chunk([1], "a"), Chunk([END], ""), Chunk([2], "b")]
 
@@ -541,4 +541,4 @@ def test_no_text_and_no_token_is_lost_and_the_pairs_are_those_of_single_tokens(t
     paired = pairs(*outputs)
     assert "".join(each.text for each in paired) == whole[:cut]
     assert [token for each in paired for token in each.token_ids] == tokens
-    assert paired[:-1] == alone(tokens)[: max(len(paired) - 1, 0)]
+    assert paired[:-1] == single_tokens(tokens)[: max(len(paired) - 1, 0)]

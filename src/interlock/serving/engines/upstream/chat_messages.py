@@ -18,7 +18,7 @@ from interlock.serving.requests.normalize import normalize
 Message = dict[str, object]
 
 MEDIA: Final[Mapping[object, str]] = {"image_url": "images", "file": "files", "input_audio": "recordings", "video_url": "videos"}
-"""What the parts of a message are that are not text, by type."""
+"""The names of the parts that are not text, by type."""
 DETAILS: Final[Mapping[str, str]] = {"original": "high"}
 """The details of images that Chat Completions does not have, and what is closest."""
 LATE_SYSTEM: Final = "<system>\n{}\n</system>"
