@@ -70,7 +70,7 @@ class DialectApi(Generic[D]):
     error: type[D]
     fold: Callable[[Iterable[D]], Struct]
     names: Mapping[str, str]
-    counts_first: bool
+    counts_first: bool = False
 
 
 MESSAGES_API: Final = DialectApi[MessagesEvent](
@@ -100,7 +100,6 @@ CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
         "max_output_tokens": "max_tokens",
         "input": "messages",
     },
-    counts_first=False,
 )
 
 
