@@ -127,7 +127,7 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
         """Return the chunks of an effect; a `TypeError` is a fault of the table."""
         match effect, argument:
             case _E.BASE, Response():
-                name, created = _completion_id(argument.id), int(argument.created_at)
+                name, created = f"chatcmpl-{argument.id.removeprefix('resp_')}", int(argument.created_at)
                 self._base = api.CompletionChunk(id=name, created=created, model=argument.model, choices=[])
                 if self._usage:
                     self._base = replace(self._base, usage=None)
@@ -211,10 +211,6 @@ def error_of(response: Response) -> api.ChatError:
         return api.ChatError(message=message, type="server_error", code=code)
     is_too_long = STATUSES[code] == 400 and OVERFLOW.search(message)  # noqa: PLR2004 - HTTP's own number
     return api.ChatError(message=message, type="invalid_request_error", code="context_length_exceeded" if is_too_long else code)
-
-
-def _completion_id(response_id: str) -> str:
-    return f"chatcmpl-{response_id.removeprefix('resp_')}"
 
 
 def usage_of_chat(usage: ResponseUsage | UnsetType | None) -> api.ChatUsage | None:

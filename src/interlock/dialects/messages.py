@@ -137,10 +137,8 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         """Return the events of an effect; a `TypeError` is a fault of the table."""
         match effect, argument:
             case _E.MESSAGE_START, Response():
-                usage = api.MessagesUsage(input_tokens=self.input_tokens)
-                return [
-                    api.MessageStart(message=api.MessageObject(id=_message_id(argument.id), model=argument.model, usage=usage))
-                ]
+                name, usage = f"msg_{argument.id.removeprefix('resp_')}", api.MessagesUsage(input_tokens=self.input_tokens)
+                return [api.MessageStart(message=api.MessageObject(id=name, model=argument.model, usage=usage))]
             case _E.TEXT_START, _:
                 return [self._start(api.TextBlock())]
             case _E.TEXT, stream.TextDelta(delta=text) | str(text):
@@ -202,10 +200,6 @@ def error_message(status: int, message: str) -> api.ErrorMessage:
     """Return the error for an HTTP status; clients look for `prompt is too long`."""
     is_too_long = status == 400 and OVERFLOW.search(message)  # noqa: PLR2004 - HTTP's own number
     return api.error_message(status, f"prompt is too long: {message}" if is_too_long else message)
-
-
-def _message_id(response_id: str) -> str:
-    return f"msg_{response_id.removeprefix('resp_')}"
 
 
 def _use_block(call: ServerCall) -> api.Block:

@@ -1107,15 +1107,16 @@ TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
 
 
 @cache
-def required_fields(kind: type[Item]) -> tuple[str, ...]:
-    """Return the fields that an item must open with."""
-    required = [field.encode_name for field in structs.fields(kind) if field.required]
-    return tuple(name for name in (*kind.required_at_open, *required) if name not in {*kind.generated_ids, *kind.empty_at_open})
+def _fields_of(kind: type[Item]) -> Mapping[str, structs.FieldInfo]:
+    """Return the fields of a kind, by the API's name."""
+    return {field.encode_name: field for field in structs.fields(kind)}
 
 
 @cache
-def _names(kind: type[Item]) -> frozenset[str]:
-    return frozenset({field.encode_name for field in structs.fields(kind)} | {"type"})
+def required_fields(kind: type[Item]) -> tuple[str, ...]:
+    """Return the fields that an item must open with."""
+    required = [name for name, field in _fields_of(kind).items() if field.required]
+    return tuple(name for name in (*kind.required_at_open, *required) if name not in {*kind.generated_ids, *kind.empty_at_open})
 
 
 def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
@@ -1131,25 +1132,20 @@ def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
     if kind not in ITEMS:
         raise ValueError(f"there is no item of kind {kind!r}")
     item = ITEMS[kind]
-    if not fields.keys() <= _names(item):
-        unknown = ", ".join(sorted(fields.keys() - _names(item)))
-        raise ValueError(f"an item of kind {kind!r} has no field {unknown}; it has {', '.join(sorted(_names(item)))}")
+    known = _fields_of(item)
+    if unknown := fields.keys() - known.keys() - {"type"}:
+        names = ", ".join(sorted({*known, "type"}))
+        raise ValueError(f"an item of kind {kind!r} has no field {', '.join(sorted(unknown))}; it has {names}")
     missing = [name for name in required_fields(item) if name not in fields]
     if missing:
         raise ValueError(f"an item of kind {kind!r} cannot open without {', '.join(missing)}")
     absent = {
-        name: "" for name in item.generated_ids if fields.get(name) is None and (name not in fields or _is_required(item, name))
+        name: "" for name in item.generated_ids if fields.get(name) is None and (name not in fields or known[name].required)
     }
     try:
         return convert({**fields, **absent, **item.empty_at_open, "type": kind}, item)
     except ValidationError as error:
         raise ValueError(f"an item of kind {kind!r} cannot open with these fields: {error}") from None
-
-
-@cache
-def _types_of(kind: type[Item]) -> Mapping[str, Hint]:
-    """Return the type of each field of a kind, by the API's name."""
-    return {field.encode_name: field.type for field in structs.fields(kind)}
 
 
 @cache
@@ -1169,7 +1165,7 @@ def fields_of(kind: type[Item], role: FieldRole, fields: Mapping[str, object]) -
     for name, value in fields.items():
         if kind in _kinds_with(name, role):
             with suppress(ValidationError):
-                legal[name] = convert(value, _types_of(kind)[name])
+                legal[name] = convert(value, _fields_of(kind)[name].type)
     return legal
 
 
@@ -1194,8 +1190,8 @@ def example(kind: ItemKind) -> dict[str, object]:
 
 def examples(kind: ItemKind, names: Iterable[str]) -> list[dict[str, object]]:
     """Return example values of an item's fields: the simplest ones, and those with another value of one field."""
-    types = {field.encode_name: field.type for field in structs.fields(ITEMS[kind])}
-    values = {name: _examples(name, types[name]) for name in names}
+    fields = _fields_of(ITEMS[kind])
+    values = {name: _examples(name, fields[name].type) for name in names}
     simplest = {name: options[0] for name, options in values.items()}
     return [simplest, *({**simplest, name: value} for name, options in values.items() for value in options[1:])]
 
@@ -1214,10 +1210,6 @@ def _arm_examples(name: str, arm: Arm) -> Sequence[object]:
         values = {field.encode_name: _examples(field.encode_name, field.type)[0] for field in required}
         return [to_builtins(convert({"type": arm.kind.__struct_config__.tag, **values}, arm.kind))]
     return [{str: name, bool: True, int: 1, float: 1}.get(arm.kind, {})]
-
-
-def _is_required(kind: type[Item], name: str) -> bool:
-    return any(field.required and field.encode_name == name for field in structs.fields(kind))
 
 
 @cache

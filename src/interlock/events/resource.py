@@ -14,9 +14,9 @@ from typing import Any, Final, cast, get_args
 from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
 from msgspec.structs import fields
 
-from interlock.events.json import as_text, elements, is_array, is_object, members
+from interlock.events.json import elements, is_array, is_object, members
 from interlock.events.response_object import DEFAULTS, RUN_FIELDS, Response
-from interlock.events.shapes import Arm, Hint, arms_of
+from interlock.events.shapes import Arm, Hint, arms_of, extra_of
 from interlock.events.tools import AnyTool
 
 SETTINGS: Final = {name: value for name, value in DEFAULTS.items() if name not in RUN_FIELDS}
@@ -46,7 +46,7 @@ def _without_secrets(value: object, hint: Hint) -> object:
     shown: dict[str, object] = dict(value)
     for member in fields(next(tagged, kinds[0])):
         name = member.encode_name
-        match _secret(member.type):
+        match extra_of(member.type, "secret"):
             case "value":
                 shown.pop(name, None)
             case "user" if isinstance(shown.get(name), str):
@@ -58,19 +58,13 @@ def _without_secrets(value: object, hint: Hint) -> object:
     return shown
 
 
-def _secret(hint: Hint) -> str:
-    """Return what of a field is secret: `value`, `user`, or nothing."""
-    extras = (members(meta.extra) for meta in getattr(hint, "__metadata__", ()))
-    return next((as_text(extra["secret"]) for extra in extras if "secret" in extra), "")
-
-
 def _has_secrets(hint: Hint, above: tuple[Hint, ...] = ()) -> bool:
     """Return whether a type marks anything in it as secret; `above` has the types around it, which it may contain."""
     arms = [*arms_of(hint)]
     entries = (arm.args[0] for arm in arms if arm.kind is list)
     inner_fields = ((member.type, (*above, kind)) for kind in _structs(arms) if kind not in above for member in fields(kind))
     return any(_has_secrets(entry, above) for entry in entries) or any(
-        _secret(inner) or _has_secrets(inner, within) for inner, within in inner_fields
+        extra_of(inner, "secret") or _has_secrets(inner, within) for inner, within in inner_fields
     )
 
 

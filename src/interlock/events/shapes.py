@@ -315,7 +315,7 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
     required = {"type"} if tag and direction == "stream" else set[str]()
     for field in structs.fields(kind):
         shape = _compile(field.type, direction)
-        presence = _presence(field.type)
+        presence = extra_of(field.type, "presence")
         always = presence == "outbound" or not presence if direction == "stream" else field.required
         if direction == "stream" and (presence == "optional" or (presence == "outbound" and field.default is not None)):
             shape = _Shape(shape.expected, _drop_null(shape, tolerated=presence == "optional"), shape.choices)
@@ -324,10 +324,10 @@ def _fields(kind: type[Struct], direction: Direction) -> tuple[Mapping[str, _Sha
     return shapes, frozenset(required)
 
 
-def _presence(hint: Hint) -> str:
-    """Return the `presence` that a field's type declares (`interlock.events.parts`); an empty string if it declares none."""
+def extra_of(hint: Hint, name: str) -> str:
+    """Return what a field's type declares under a name, such as `presence` (`interlock.events.parts`); empty if nothing."""
     extras = (members(one.extra) for one in getattr(hint, "__metadata__", ()))
-    return next((as_text(extra["presence"]) for extra in extras if "presence" in extra), "")
+    return next((as_text(extra[name]) for extra in extras if name in extra), "")
 
 
 def _drop_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Check | None]:

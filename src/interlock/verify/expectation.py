@@ -437,15 +437,12 @@ class Expectation:
             self._close()
 
     def _run(self, item_id: str) -> None:
+        """Expect one report that a call runs."""
         if self._kind_of(item_id) is not None:
             self._close_call(item_id)
-            self._start(item_id)
-
-    def _start(self, item_id: str) -> None:
-        """Expect one report that a call runs."""
-        if self._waiting[item_id] in _RUNNING and item_id not in self._running:
-            self._running.add(item_id)
-            self._expected.running.add(item_id)
+            if self._waiting[item_id] in _RUNNING and item_id not in self._running:
+                self._running.add(item_id)
+                self._expected.running.add(item_id)
 
     def _stop_printing(self, item_id: str) -> None:
         """Expect the end of a command's output if the command has printed something."""
