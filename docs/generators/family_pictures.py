@@ -146,8 +146,8 @@ def _picture(name: str, families: Iterable[Family], names: Mapping[str, str], re
     sources = dict.fromkeys(source for source, *_ in rows)
     parts = {region: [state for state in states if state in sources] for region, states in FRAMING.regions.items()}
     regions = {region: states for region, states in parts.items() if states[1:]}
-    way = [state for state in column if state in sources]
-    graph = graph_of(name, way[0], dict.fromkeys(rows), way=way, regions=regions)
+    main_path = [state for state in column if state in sources]
+    graph = graph_of(name, main_path[0], dict.fromkeys(rows), main_path=main_path, regions=regions)
     return evolve(graph, triggers=key_of(Trigger), key=key_of(Effect))
 
 

@@ -498,7 +498,7 @@ def _index() -> Iterator[str]:
 
 def _entry(graph: Graph) -> str:
     endless = not any(node.role is NodeRole.FINAL for node in graph.nodes)
-    way = "no end" if endless else " → ".join(f"`{state}`" for state in graph.way)
+    way = "no end" if endless else " → ".join(f"`{state}`" for state in graph.main_path)
     states, edges = graph.size
     return f"| [`{graph.name}`](lifecycles/{place_of(graph.name)}) | {states} | {edges} | {way} |"
 

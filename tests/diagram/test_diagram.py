@@ -219,7 +219,7 @@ def test_json_has_everything_that_the_graph_has(graph) -> None:
     ] == list(graph.edges)
     assert [LineStyle(edge["style"]) for edge in document["edges"]] == [edge.style for edge in graph.edges]
     assert [Region(name, tuple(states)) for name, states in document["regions"].items()] == list(graph.regions)
-    assert (tuple(document["way"]), tuple(document["key"].items())) == (graph.way, graph.key)
+    assert (tuple(document["way"]), tuple(document["key"].items())) == (graph.main_path, graph.key)
     assert tuple(document["triggers"].items()) == graph.triggers
 
 
@@ -459,14 +459,14 @@ def test_a_table_for_a_terminal_has_a_line_for_each_event() -> None:
 
 
 def test_the_main_path_is_the_shortest_normal_path_to_an_end_or_all_states() -> None:
-    assert GRAPHS["message"].way == ("absent", "pending", "output_text", "completed")
-    assert GRAPHS["response"].way == ("absent", "in_progress", "completed")
-    assert FRAMING.way == ("between", "header", "content")
+    assert GRAPHS["message"].main_path == ("absent", "pending", "output_text", "completed")
+    assert GRAPHS["response"].main_path == ("absent", "in_progress", "completed")
+    assert FRAMING.main_path == ("between", "header", "content")
 
 
 def test_detours_stand_beside_the_main_path() -> None:
     boxes = {state.node.name: state.box for state in laid_out(GRAPHS["message"]).states}
-    way = {boxes[name].x for name in GRAPHS["message"].way}
+    way = {boxes[name].x for name in GRAPHS["message"].main_path}
     beside = {boxes[name].x for name in ("refusal", "in_progress", "dropped", "incomplete")}
     assert (len(way), len(beside)) == (1, 1)
     assert min(beside) > boxes["output_text"].right

@@ -97,7 +97,7 @@ class Graph:
     name: str
     nodes: tuple[GraphNode, ...]
     edges: tuple[DrawnEdge, ...]
-    way: tuple[str, ...]
+    main_path: tuple[str, ...]
     """The names of the states on the main path."""
     key: tuple[tuple[str, str], ...] = ()
     """The name and meaning of each effect with a docstring."""
@@ -105,7 +105,7 @@ class Graph:
     """The name and meaning of each trigger with a docstring."""
     regions: tuple[Region, ...] = ()
     column: tuple[str, ...] = ()
-    """The names of the states in the main column of a picture; empty if these are the states of `way`."""
+    """The names of the states in the main column of a picture; empty if these are the states of `main_path`."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -146,11 +146,11 @@ def _wrap(words: Iterable[str], glue: str, width: int) -> Iterator[str]:
         yield line
 
 
-def draw(table: Table[T, E], *, way: Sequence[str] = (), column: Sequence[str] = ()) -> Graph:
+def draw(table: Table[T, E], *, main_path: Sequence[str] = (), column: Sequence[str] = ()) -> Graph:
     """Return the graph of a table.
 
     Triggers and effects are labelled with their `str`, and explained by their docstrings if they are members of a `StrEnum`.
-    `way` is as in `graph_of`; `column` names the states in the main column of a picture, by default those of the main path.
+    `main_path` is as in `graph_of`; `column` names the states in the main column of a picture, by default those of the main path.
     """
     rows: list[Row] = [
         (state.name, str(trigger), dest.name, tuple(map(str, effects)))
@@ -159,7 +159,7 @@ def draw(table: Table[T, E], *, way: Sequence[str] = (), column: Sequence[str] =
     ]
     triggers = _key({type(trigger) for trigger in table.triggers})
     key = _key({type(effect) for edge in table.edges for effect in edge.effects})
-    graph = graph_of(table.name, table.initial, rows, table.final, way=way, regions=table.regions)
+    graph = graph_of(table.name, table.initial, rows, table.final, main_path=main_path, regions=table.regions)
     return evolve(graph, column=tuple(column), triggers=triggers, key=key)
 
 
@@ -173,7 +173,7 @@ def graph_of(
     rows: Iterable[Row],
     final: Collection[str] = (),
     *,
-    way: Sequence[str] = (),
+    main_path: Sequence[str] = (),
     regions: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Graph:
     """Return the graph of a table, given as rows.
@@ -183,15 +183,15 @@ def graph_of(
         initial: Its initial state.
         rows: Its edges, in the order of the table.
         final: Its final states.
-        way: The states of the main path. Defaults to the shortest path of normal lines to a final state, or to all states that
-            are not final if there is no such path.
+        main_path: The states of the main path; by default, the shortest path of normal lines to a final state, or all states
+            that are not final if there is none.
         regions: The states of each region, by its name. One that shares a state with an earlier one has no frame.
     """
     table = list(rows)
     states = dict.fromkeys([initial, *(state for source, _, dest, _ in table for state in (source, dest))])
     visible = _reached_with_effects(table)
     nodes = tuple(GraphNode(state, _role(state, initial, final, visible)) for state in states)
-    main = tuple(way) or _good_way(nodes, _merge(table))
+    main = tuple(main_path) or _shortest_path(nodes, _merge(table))
     frames: list[Region] = []
     for region, members in regions.items():
         if not any(state in frame.states for frame in frames for state in members):
@@ -215,17 +215,17 @@ def _share(rows: Iterable[Row], region: str, members: Collection[str]) -> list[R
     return list(dict.fromkeys(next((one for one in variants(row) if one in common), row) for row in table))
 
 
-def _good_way(nodes: Sequence[GraphNode], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
+def _shortest_path(nodes: Sequence[GraphNode], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
     """Return the shortest path to the first final state that a normal line enters."""
     normal = [edge for edge in edges if edge.style is LineStyle.NORMAL]
     entered = {edge.dest for edge in normal}
     end = next((node.name for node in nodes if node.role is NodeRole.FINAL and node.name in entered), None)
-    ways: list[tuple[str, ...]] = [(nodes[0].name,)]
-    for way in ways:
-        if way[-1] == end:
-            return way
-        reached = {name for other in ways for name in other}
-        ways += [(*way, edge.dest) for edge in normal if edge.source == way[-1] and edge.dest not in reached]
+    paths: list[tuple[str, ...]] = [(nodes[0].name,)]
+    for path in paths:
+        if path[-1] == end:
+            return path
+        reached = {name for other in paths for name in other}
+        paths += [(*path, edge.dest) for edge in normal if edge.source == path[-1] and edge.dest not in reached]
     return tuple(node.name for node in nodes if node.role in {NodeRole.INITIAL, NodeRole.NORMAL})
 
 

@@ -126,7 +126,7 @@ def _main_column(graph: Graph) -> list[str]:
     A frame around both columns has no room for a line of the region to another state in the right column, so all states of a
     region with such a line move into the main column.
     """
-    names = list(graph.column or graph.way)
+    names = list(graph.column or graph.main_path)
     for region in graph.regions:
         members = [name for name in names if name in region.states]
         if not members:

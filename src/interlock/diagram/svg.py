@@ -196,7 +196,7 @@ def ending(graph: Graph, state: PlacedState) -> str:
     """
     if state.node.role is NodeRole.DROPPED:
         return "dropped"
-    if state.node.name == graph.way[-1]:
+    if state.node.name == graph.main_path[-1]:
         return "good"
     styles = {edge.style for edge in graph.edges if edge.dest == state.node.name}
     return "fail-end" if LineStyle.FAIL in styles else "good" if LineStyle.NORMAL in styles else "cut-end"

@@ -142,7 +142,7 @@ def _document(graph: Graph) -> dict[str, object]:
             for edge in graph.edges
         ],
         "regions": {region.name: region.states for region in graph.regions},
-        "way": graph.way,
+        "way": graph.main_path,
         "triggers": dict(graph.triggers),
         "key": dict(graph.key),
     }

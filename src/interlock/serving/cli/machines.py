@@ -147,9 +147,9 @@ def stream_graphs() -> Mapping[str, Graph]:
 
 PROGRESS: Final = 5.0
 """Seconds between two lines about the progress where no terminal shows it."""
-_WAYS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
-    "messages": {"way": ("absent", "between", "text", "between", "ended"), "column": ("absent", "between", "ended")},
-    "chat": {"way": ("absent", "open", "ended")},
+_PATHS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "messages": {"main_path": ("absent", "between", "text", "between", "ended"), "column": ("absent", "between", "ended")},
+    "chat": {"main_path": ("absent", "open", "ended")},
 }
 """The main path and column in the picture of a transducer, if not those of `draw`."""
 
@@ -172,25 +172,25 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.serving.tools.container_table import CONTAINER
 
     graphs = (
-        draw(TURNS, way=("absent", "admitting", "preparing", "generating", "ending", "settling", "settled", "ended")),
+        draw(TURNS, main_path=("absent", "admitting", "preparing", "generating", "ending", "settling", "settled", "ended")),
         draw(
             BACKGROUND,
-            way=("idle", "holding", "writing", "closing", "ending", "ended"),
+            main_path=("idle", "holding", "writing", "closing", "ending", "ended"),
             column=("idle", "holding", "closing", "ending", "ended"),
         ),
         draw(
             STORED,
-            way=("absent", "queued", "running", "ended", "expired"),
+            main_path=("absent", "queued", "running", "ended", "expired"),
             column=("absent", "queued", "running", "lost", "ended", "hidden", "expired"),
         ),
-        *(draw(judge.make_transducer().table, **_WAYS.get(name, {})) for name, judge in DIALECT_JUDGES.items()),
-        draw(CONVERSATION, way=("absent", "free", "leased", "deleted")),
-        draw(LANE, way=("idle", "running", "leaving", "closed")),
-        draw(STEERING, way=("open", "queued", "committing", "ended")),
-        draw(CONNECTION, way=("open", "expired", "finishing", "closed")),
-        draw(SERVER, way=("starting", "serving", "draining", "ending", "ended")),
-        draw(CONTAINER, way=("new", "running", "idle", "expired")),
-        draw(ASYNC_CALL, way=("called", "pending", "answered", "ended")),
-        draw(UPSTREAM_CONNECTION, way=("connected", "waiting", "reading", "idle", "closed")),
+        *(draw(judge.make_transducer().table, **_PATHS.get(name, {})) for name, judge in DIALECT_JUDGES.items()),
+        draw(CONVERSATION, main_path=("absent", "free", "leased", "deleted")),
+        draw(LANE, main_path=("idle", "running", "leaving", "closed")),
+        draw(STEERING, main_path=("open", "queued", "committing", "ended")),
+        draw(CONNECTION, main_path=("open", "expired", "finishing", "closed")),
+        draw(SERVER, main_path=("starting", "serving", "draining", "ending", "ended")),
+        draw(CONTAINER, main_path=("new", "running", "idle", "expired")),
+        draw(ASYNC_CALL, main_path=("called", "pending", "answered", "ended")),
+        draw(UPSTREAM_CONNECTION, main_path=("connected", "waiting", "reading", "idle", "closed")),
     )
     return {graph.name: graph for graph in graphs}
