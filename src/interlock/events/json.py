@@ -28,7 +28,9 @@ def is_array(value: object) -> TypeGuard[Sequence[object]]:
 
 def members(value: object) -> Mapping[str, object]:
     """Return an object, or an empty one instead of any other value."""
-    # Most values are a dict, for which the call of a function would take longer than the rest.
+    # Most values are a dict or None, for which the call of a function would take longer than the rest.
+    if value is None:
+        return EMPTY
     return value if value.__class__ is dict or is_object(value) else EMPTY  # pyright: ignore[reportReturnType] - see above
 
 

@@ -111,11 +111,11 @@ def _fit(name: str, value: object) -> dict[str, object]:
 
 def _complete(name: str, value: object) -> object:
     """Return a setting with the fields that Open Responses requires; `fast` becomes `priority`."""
-    given = {field: inner for field, inner in members(value).items() if inner is not None}
     match name:
         case "reasoning":
-            return {"effort": None, "summary": None, **given}
+            return {"effort": None, "summary": None, **_given(value)}
         case "text":
+            given = _given(value)
             form = members(given.get("format", {"type": "text"}))
             if form.get("type") == "json_schema":
                 form = {"description": None, **form, "strict": form.get("strict") is True}
@@ -124,6 +124,10 @@ def _complete(name: str, value: object) -> object:
             return "priority" if value == "fast" else value
         case _:
             return value
+
+
+def _given(value: object) -> dict[str, object]:
+    return {field: inner for field, inner in members(value).items() if inner is not None}
 
 
 def _tools(value: object) -> list[dict[str, object]]:

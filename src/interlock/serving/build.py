@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from interlock.fsm.errors import DeclarationError
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine
-from interlock.serving.http.app import Api, Application, KeyGate, TraceContext
+from interlock.serving.http.app import Api, Application, KeyGate
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
 from interlock.serving.responses.active_runs import ActiveRuns
@@ -62,7 +62,7 @@ def build(
     keys = _api_keys(settings, engine)
     with settings.errors("metrics_key"):
         metrics_keys = keys if settings.metrics_key is None else Keys.of([settings.metrics_key])
-    middleware = [Middleware(TraceContext)]
+    middleware: list[Middleware] = []
     if settings.cors_origin:
         everything = ["*"]
         middleware.append(

@@ -191,7 +191,7 @@ def test_an_interruption_while_a_conversation_is_compacted(delivery, ending):
         events = []
         async for place, batch in enumerated(run.events()):
             if place == delivery:
-                run.interrupt(ending)
+                run.control.interrupt(ending)
             events.extend(as_json(event) for event in batch)
         return events, engine
 
@@ -305,7 +305,7 @@ def test_an_interruption(delivery, ending, status):
         deliveries = []
         async for batch in run.events():
             if len(deliveries) == delivery:
-                run.interrupt(ending)
+                run.control.interrupt(ending)
             deliveries.append([as_json(event) for event in batch])
         return [body for bodies in deliveries for body in bodies]
 

@@ -168,8 +168,8 @@ def test_an_interruption_ends_the_wait_for_the_engine_and_the_response(script, e
         run = begin(engine)
         collecting = asyncio.create_task(collect(run))
         await asyncio.to_thread(gate.reached.wait)
-        run.interrupt(ending)
-        run.interrupt(Fault("server_error", "too late"))
+        run.control.interrupt(ending)
+        run.control.interrupt(Fault("server_error", "too late"))
         batches = await collecting
         assert engine.closed.is_set()
         assert not collecting.cancelling()
@@ -188,7 +188,7 @@ def test_an_interruption_between_two_steps_ends_the_response_at_the_next() -> No
         batches = []
         async for events in run.events():
             batches.append([as_json(event) for event in events])
-            run.interrupt(SHUTDOWN)
+            run.control.interrupt(SHUTDOWN)
         return batches, engine.turns
 
     batches, turns = asyncio.run(interrupted())
@@ -214,7 +214,7 @@ def test_an_engine_that_does_not_let_itself_be_cancelled_is_not_listened_to_any_
         run = begin(engine)
         collecting = asyncio.create_task(collect(run))
         await asyncio.to_thread(gate.reached.wait)
-        run.interrupt(SHUTDOWN)
+        run.control.interrupt(SHUTDOWN)
         batches = await collecting
         return batches, engine.closed.is_set(), collecting.cancelling()
 
@@ -231,7 +231,7 @@ def test_a_task_that_is_cancelled_by_others_stops_the_engine_and_stays_cancelled
         collecting = asyncio.create_task(collect(run))
         await asyncio.to_thread(gate.reached.wait)
         if interrupted_too:
-            run.interrupt(Cancel())
+            run.control.interrupt(Cancel())
         collecting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await collecting

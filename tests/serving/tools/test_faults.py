@@ -395,7 +395,7 @@ def test_a_response_that_ends_during_a_call_cancels_it(how) -> None:
         if how != "left":
             await asyncio.to_thread(shop.started.wait)
         if how == "interrupted":
-            run.interrupt(Fault("server_error", "The server is shutting down."))
+            run.control.interrupt(Fault("server_error", "The server is shutting down."))
         elif how == "cancelled":
             collecting.cancel()
         await asyncio.wait([collecting])

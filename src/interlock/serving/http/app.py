@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
-from functools import cached_property
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
 from typing import Final
 
 from attrs import evolve, field, frozen
@@ -29,7 +29,7 @@ from interlock.events.response_object import InputTokens
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
-from interlock.serving import metrics, traces
+from interlock.serving import metrics
 from interlock.serving.http.answers import (
     BackgroundStream,
     JsonResponse,
@@ -44,8 +44,8 @@ from interlock.serving.http.answers import (
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
 from interlock.serving.http.obfuscation import stream_writer
-from interlock.serving.http.request_body import read_body
-from interlock.serving.http.request_ids import RequestIds
+from interlock.serving.http.request_body import read_json
+from interlock.serving.http.request_ids import RequestFrame
 from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
 from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
 from interlock.serving.http.unserved import MAX_QUOTED, unserved
@@ -55,11 +55,12 @@ from interlock.serving.requests.body import read_object
 from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.requests.runtime import Yielder, panics_as_errors
+from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.compaction import summary_of
 from interlock.serving.responses.run import NullWriter
+from interlock.serving.responses.sealing import Seals
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import Settings
 from interlock.serving.store import StoreError
@@ -72,7 +73,7 @@ COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETER
 
 
 class Application(Starlette):
-    """The routes of an `Api`. The middleware is, from the outside: faults, ids, hosts, then that of `build`, and of programs.
+    """The routes of an `Api`. The middleware is, from the outside: `RequestFrame`, hosts, then that of `build`, and of programs.
 
     `state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
     """
@@ -93,31 +94,20 @@ class Application(Starlette):
     @property
     def passes_bodies(self) -> bool:
         """Whether no middleware, such as one that a program has added, can change the body of an answer."""
-        own = frozenset[object]({FaultBarrier, RequestIds, HostCheck, TraceContext, KeyGate, CORSMiddleware})
+        own = frozenset[object]({RequestFrame, HostCheck, KeyGate, CORSMiddleware})
         return own.issuperset(each.cls for each in self.user_middleware)
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return the application with its middleware."""
         allowed = self.api.settings.allowed_host
         hosts = [Middleware(HostCheck, allowed)] if allowed else []
-        self.user_middleware = [Middleware(FaultBarrier), Middleware(RequestIds), *hosts, *self.user_middleware]
+        self.user_middleware = [Middleware(RequestFrame), *hosts, *self.user_middleware]
         stack = super().build_middleware_stack()
         if not self.api.service.engine.has_faults:
             return stack
         from interlock.serving.http.script_faults import ScriptFaults  # noqa: PLC0415 - few servers have a script
 
         return ScriptFaults(stack, self.api.service.engine, self.state.keys)
-
-
-@frozen
-class FaultBarrier:
-    """ASGI middleware that turns every fault into an `Exception`, so that the client receives an error body."""
-
-    app: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with panics_as_errors():
-            await self.app(scope, receive, send)
 
 
 class HostCheck(TrustedHostMiddleware):
@@ -129,17 +119,6 @@ class HostCheck(TrustedHostMiddleware):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, unless its host is allowed or its path is one of `OPEN_PATHS`."""
         await (self.app if scope.get("path") in OPEN_PATHS else super().__call__)(scope, receive, send)
-
-
-@frozen
-class TraceContext:
-    """ASGI middleware that continues the trace of a request."""
-
-    app: ASGIApp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with traces.continue_trace(Headers(scope=scope)) if scope["type"] in {"http", "websocket"} else nullcontext():
-            await self.app(scope, receive, send)
 
 
 @frozen
@@ -183,6 +162,11 @@ class Api:
     started_at: int = field(factory=now, init=False)
 
     @cached_property
+    def read(self) -> Callable[[Request], Awaitable[dict[str, object]]]:
+        """Reads the body of a request."""
+        return partial(read_json, max_bytes=self.settings.max_body_bytes, decode=self.decode)
+
+    @cached_property
     def socket_memory(self) -> SocketMemory:
         return SocketMemory(self.settings.socket_limits.memory_bytes)
 
@@ -210,12 +194,12 @@ class Api:
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
             *ResponseRoutes(self.service.archive, self._dialect, self.settings.keep_alive).routes(),
-            *ConversationRoutes(self.service, self.settings.max_body_bytes).routes(),
+            *ConversationRoutes(self.service, partial(read_json, max_bytes=self.settings.max_body_bytes)).routes(),
         ]
 
     def dialect_routes(self, apis: Collection[ApiName]) -> list[BaseRoute]:
         """Return the routes of other APIs than Responses."""
-        routes = DialectRoutes(self.service, self.settings.max_body_bytes, self.decode, self.settings.keep_alive)
+        routes = DialectRoutes(self.service, self.read, self.settings.keep_alive)
         return [route for api, served in routes.by_api().items() if api in apis for route in served]
 
     @asynccontextmanager
@@ -240,7 +224,7 @@ class Api:
         pending = PendingRun(self.service, parameters, tenant, stream_writer(parameters, dialect), connection=request)
         if not parameters.background:
             return StreamedAnswer(pending, dialect, self.settings.keep_alive)
-        async with cancelled_on_disconnect(pending.interrupt, request.receive):
+        async with cancelled_on_disconnect(pending, request.receive):
             queued = await self.background_registry.begin(pending)
         if parameters.stream:
             return BackgroundStream(await self.service.archive.tail(tenant, queued), self.settings.keep_alive)
@@ -250,10 +234,7 @@ class Api:
         self, request: Request, convert: Callable[[dict[str, object]], dict[str, object]] = dict
     ) -> ResponseRequest:
         """Read the body of a request, convert it with `convert`, and validate it."""
-        yielder = Yielder()
-        body = await self.decode(await read_body(request, self.settings.max_body_bytes, yielder), yielder)
-        await yielder.checkpoint()  # because decoding may have taken long
-        return self.service.engine.read(convert(body))
+        return self.service.engine.read(convert(await self.read(request)))
 
     async def count_input(self, request: Request) -> Response:
         parameters = await self._parameters(request)
@@ -276,7 +257,7 @@ class Api:
             raise invalid("input", str(result.fault), result.fault.code)
         if result.fault is not None:
             raise ApiError(500, str(result.fault), "server_error", code="compaction_failed")
-        sealed = self.service.seals(parameters, tenant).seal_summary(result.text)
+        sealed = Seals(self.service.sealing_keys, parameters.model, tenant).seal_summary(result.text)
         item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": sealed}
         return JsonResponse(
             {

@@ -31,15 +31,14 @@ from interlock.events.json import members
 from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
-from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, admitted, answer_error, socket_of
-from interlock.serving.http.request_body import read_body
+from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, cancelled_on_disconnect, socket_of
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.chat_request import read_chat
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.messages_request import read_messages
-from interlock.serving.requests.runtime import Yielder, is_fault
+from interlock.serving.requests.runtime import is_fault
 from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.sealing import Seals
@@ -146,7 +145,8 @@ class TransducedStream(Generic[D]):
         try:
             async with (
                 line.kept_alive(self.api.ping, self.keep_alive),
-                admitted(self.pending, receive, socket_of(scope, encode)) as run,
+                cancelled_on_disconnect(self.pending, receive),
+                self.pending.admitted(socket_of(scope, encode)) as run,
             ):
                 if self.api.counts_first:
                     self.transducer.input_tokens = await run.count_prompt()
@@ -184,7 +184,7 @@ class TransducedAnswer(Generic[D]):
         """Run the response to its end and send the answer, or the error with its status."""
         made: list[D] = []
         try:
-            async with admitted(self.pending, receive) as run:
+            async with cancelled_on_disconnect(self.pending, receive), self.pending.admitted() as run:
                 if self.api.counts_first:
                     self.transducer.input_tokens = await run.count_prompt()
                 async for step in run:
@@ -204,11 +204,10 @@ class TransducedAnswer(Generic[D]):
 
 @frozen(eq=False)
 class DialectRoutes:
-    """The endpoints of other APIs than Responses; `decode` parses bodies."""
+    """The endpoints of other APIs than Responses; `read` reads the body of a request."""
 
     service: ResponseService
-    max_body_bytes: int
-    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]]
+    read: Callable[[Request], Awaitable[dict[str, object]]]
     keep_alive: float
 
     def by_api(self) -> Mapping[ApiName, Sequence[BaseRoute]]:
@@ -223,7 +222,7 @@ class DialectRoutes:
 
     async def create_message(self, request: Request) -> ASGIApp:
         try:
-            read = await read_messages(await self._body(request), self._opener(request), self._runs)
+            read = await read_messages(await self.read(request), self._opener(request), self._runs)
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
@@ -233,7 +232,7 @@ class DialectRoutes:
 
     async def count_tokens(self, request: Request) -> ASGIApp:
         try:
-            read = await read_messages(await self._body(request), self._opener(request), self._runs, counts=True)
+            read = await read_messages(await self.read(request), self._opener(request), self._runs, counts=True)
             count = await self.service.count(self.service.engine.read(read.body), tenant_of(request), request)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
@@ -241,7 +240,7 @@ class DialectRoutes:
 
     async def create_completion(self, request: Request) -> ASGIApp:
         try:
-            read = await read_chat(await self._body(request), self._opener(request), self._runs)
+            read = await read_chat(await self.read(request), self._opener(request), self._runs)
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(CHAT_API, request, error)
@@ -255,12 +254,6 @@ class DialectRoutes:
             return TransducedStream(entries, transducer, api, request, self.keep_alive)
         events = PendingRun[StreamEvent](self.service, parameters, tenant, EventWriter(), connection=request)
         return TransducedAnswer(events, transducer, api, request)
-
-    async def _body(self, request: Request) -> dict[str, object]:
-        yielder = Yielder()
-        body = await self.decode(await read_body(request, self.max_body_bytes, yielder), yielder)
-        await yielder.checkpoint()  # because decoding may have taken long
-        return body
 
     def _parameters(self, body: Mapping[str, object]) -> ResponseRequest:
         """Validate the body of the request for a response, with a limit of output tokens that may be smaller than its minimum."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol
 
 from attrs import define, field
 from starlette.requests import Request
 
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.body import JsonBudget
+from interlock.serving.requests.body import TOO_MANY_VALUES, JsonBudget, read_object
 from interlock.serving.requests.runtime import Yielder
 
 JSON: Final = "application/json"
@@ -126,11 +125,25 @@ def _zstd_decoder() -> Decoder | None:
     return Decoder("zstd", lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError)
 
 
-async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes:
+async def read_json(
+    request: Request,
+    *,
+    max_bytes: int,
+    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object,
+) -> dict[str, object]:
+    """Read and `decode` the body of a request; see `read_body` and `read_object` for the errors."""
+    yielder = Yielder()
+    body = await decode(await read_body(request, max_bytes, yielder), yielder)
+    await yielder.checkpoint()  # because decoding may have taken long
+    return body
+
+
+async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes:  # noqa: C901 - each limit, where it is met
     """Read the body of a request whose content type is JSON.
 
     A request without a content type is refused too, because browsers send such requests for foreign pages without a preflight.
-    `max_bytes` limits the body before and after decompression.
+    `max_bytes` limits the body before and after decompression. Other tasks run between the slices of a long body. A body that is
+    refused while it is read is still read to its end, up to a limit, so that the client can read the error.
 
     Raises:
         ApiError: 415 for another content type or an unknown coding, 413 for a body that is too large or has too many values,
@@ -141,45 +154,34 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
     if content_type.partition(";")[0].strip().lower() != JSON:
         message = f"Unsupported content type: '{content_type[:100]}'. This method only accepts '{JSON}'."
         raise ApiError(415, message, code="unsupported_content_type")
-    body, budget = bytearray(), JsonBudget()
-    async with aclosing(_decompress(request, max_bytes, yielder)) as chunks:
-        async for chunk in chunks:
-            if not budget.too_many:
-                budget.count(chunk)
-                body += chunk
-    budget.require_few()
-    return bytes(body)
-
-
-async def _decompress(request: Request, max_bytes: int, yielder: Yielder) -> AsyncGenerator[bytes, None]:
-    """Yield the decompressed body of a request in slices; other tasks run in between.
-
-    A body that is refused while it is read is still read to its end, up to a limit, so that the client can read the error.
-    """
-    decoder = decoder_for(request.headers.get("content-encoding", ""))
+    coding = request.headers.get("content-encoding")
+    decoder = None if coding is None else decoder_for(coding)
+    too_large = ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
+    body, budget, is_small = bytearray(), JsonBudget(), True
     refusal: ApiError | None = None
     received = size = 0
     async for chunk in request.stream():
         received += len(chunk)
         if received > max_bytes + DISCARDED:
             break
-        if refusal is not None:
+        if refusal is not None or not chunk:
             continue
         try:
             for part in (chunk,) if decoder is None else decoder.decompress(chunk):
                 size += len(part)
-                _require_size(max(size, received), max_bytes)
-                yield part
+                if max(size, received) > max_bytes:
+                    raise too_large
+                if is_small and (is_small := budget.count(part)):
+                    body += part
                 await (yielder.checkpoint() if decoder is None else asyncio.sleep(0))
         except ApiError as error:
             refusal = error
     if refusal is not None:
         raise refusal
-    _require_size(received, max_bytes)
+    if received > max_bytes:
+        raise too_large
     if decoder is not None:
         decoder.end()
-
-
-def _require_size(size: int, max_bytes: int) -> None:
-    if size > max_bytes:
-        raise ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
+    if not is_small:
+        raise TOO_MANY_VALUES
+    return bytes(body)

@@ -1,4 +1,4 @@
-"""The ids of requests: a client's own `x-request-id` or a new one, for the log and in the answer."""
+"""The frame around each request: its id, its trace, and its faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.embedding import random_id
+from interlock.serving import traces
 from interlock.serving.requests.logs import begin_logs
+from interlock.serving.requests.runtime import panics_as_errors
 
 HEADER: Final = "x-request-id"
 MESSAGES_PATH: Final = "/v1/messages"
@@ -24,7 +26,7 @@ STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket
 
 
 def name_request(headers: Mapping[str, str]) -> str:
-    """Return the id of a request, and begin its logs."""
+    """Return the id of a request, the client's own `x-request-id` or a new one, and begin its logs."""
     sent = headers.get(HEADER, "")
     request_id = sent if SANE.fullmatch(sent) else random_id("req")
     begin_logs(request_id)
@@ -32,20 +34,27 @@ def name_request(headers: Mapping[str, str]) -> str:
 
 
 @frozen
-class RequestIds:
-    """ASGI middleware that gives each request an id, which the log and the answer have."""
+class RequestFrame:
+    """ASGI middleware around all other.
+
+    It gives each request an id, which the log and the answer have, and continues the request's trace. A fault that is not an
+    `Exception` becomes one, so that the client receives an error body.
+    """
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-        else:
-            request_id = name_request(Headers(scope=scope))
+        with panics_as_errors():
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+                return
+            headers = Headers(scope=scope)
+            request_id = name_request(headers)
             send = add_header(send, HEADER, request_id)
             if scope["path"].startswith(MESSAGES_PATH):
                 send = add_header(send, MESSAGES_HEADER, request_id)
-            await self.app(scope, receive, send)
+            with traces.continue_trace(headers):
+                await self.app(scope, receive, send)
 
 
 def add_header(send: Send, name: str, value: str) -> Send:

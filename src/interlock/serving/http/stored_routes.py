@@ -18,13 +18,10 @@ from interlock.embedding import now, random_id
 from interlock.events.dialects import Dialect
 from interlock.events.items import ITEMS
 from interlock.serving.http.answers import BackgroundStream, JsonResponse
-from interlock.serving.http.request_body import read_body
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
-from interlock.serving.requests.body import read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
 from interlock.serving.requests.input_items import JsonItem, add_ids, join
-from interlock.serving.requests.runtime import Yielder
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.conversation_lease import lock_error, no_such_conversation
 from interlock.serving.responses.sealing import require_openable
@@ -126,7 +123,8 @@ class ConversationRoutes:
     """The endpoints of conversations."""
 
     service: ResponseService
-    max_body_bytes: int
+    read: Callable[[Request], Awaitable[Mapping[str, object]]]
+    """Reads the body of a request."""
 
     def routes(self) -> list[Route]:
         path = "/v1/conversations"
@@ -143,7 +141,7 @@ class ConversationRoutes:
         Raises:
             ApiError: 400 for an invalid body or item; 404 for a reference to an unknown item.
         """
-        first_items, metadata = read_conversation(await self._body(request))
+        first_items, metadata = read_conversation(await self.read(request))
         items = await self._resolve(request, (), first_items)
         conversation = StoredConversation(random_id("conv"), now(), metadata)
         await self.service.archive.store.create_conversation(tenant_of(request), conversation, items)
@@ -164,7 +162,7 @@ class ConversationRoutes:
         Raises:
             ApiError: 400 for an invalid body; 404 for an unknown conversation.
         """
-        metadata, conversation_id = read_metadata(await self._body(request)), request.path_params["id"]
+        metadata, conversation_id = read_metadata(await self.read(request)), request.path_params["id"]
         conversation = await self.service.archive.store.update_conversation(tenant_of(request), conversation_id, metadata)
         return _conversation(conversation, conversation_id)
 
@@ -193,7 +191,7 @@ class ConversationRoutes:
         Raises:
             ApiError: 400 for an invalid body or item; 404 for an unknown conversation, or a reference to an unknown item.
         """
-        items, conversation_id = read_conversation_items(await self._body(request)), request.path_params["id"]
+        items, conversation_id = read_conversation_items(await self.read(request)), request.path_params["id"]
         added = await self._resolve(request, await self._items(request), items)
         if await self.service.archive.store.add_items(tenant_of(request), conversation_id, added) is None:
             raise no_such_conversation(conversation_id)
@@ -238,10 +236,6 @@ class ConversationRoutes:
         references = [str(item["id"]) for item in items if item["type"] == "item_reference"]
         joined = join(history, items, await self.service.archive.store.find(tenant, references))
         return add_ids(joined[len(history) :])
-
-    async def _body(self, request: Request) -> Mapping[str, object]:
-        yielder = Yielder()
-        return await read_object(await read_body(request, self.max_body_bytes, yielder), yielder)
 
 
 def _conversation(conversation: StoredConversation | None, conversation_id: str) -> Response:

@@ -36,7 +36,7 @@ from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
-from interlock.serving.requests.body import JsonBudget, read_object
+from interlock.serving.requests.body import TOO_MANY_VALUES, JsonBudget, read_object
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
@@ -317,7 +317,7 @@ class SocketConnection:
             connection=self._socket,
             is_steered=lambda: steering.waits,
         )
-        lane.begin(pending.interrupt)
+        lane.begin(pending.control.interrupt)
         return pending
 
     async def _answer(
@@ -447,17 +447,17 @@ def _too_many(limit: str) -> ApiError:
 
 async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame | SteerFrame | None:
     """Parse a frame within the limits of a POST's body; None for a frame that needs no action. Other tasks run in between."""
-    data, budget = bytearray(), JsonBudget()
+    data, budget, is_small = bytearray(), JsonBudget(), True
     for start in range(0, len(text), ENCODED_CHARACTERS):
         part = text[start : start + ENCODED_CHARACTERS].encode("utf-8", "surrogatepass")
-        budget.count(part)
-        if budget.too_many:
+        if not (is_small := budget.count(part)):
             break
         data += part
         await yielder.checkpoint()
     stream_id: str | None = None
     try:
-        budget.require_few()
+        if not is_small:
+            raise TOO_MANY_VALUES
         body = await read_object(bytes(data), yielder)
         kind = body.pop("type", None)
         if kind == "response.processed":

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 import orjson
 from attrs import define, field
 
-from interlock.events.json import is_object
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.runtime import Yielder
 
@@ -44,24 +42,20 @@ class JsonBudget:
     _escape: bytes = field(default=b"", init=False)
     """The backslash at the end of the last chunk, if it escapes a character of the next chunk."""
 
-    def count(self, chunk: bytes) -> None:
-        """Count the values of the next chunk."""
+    def count(self, chunk: bytes) -> bool:
+        """Count the values of the next chunk, and return whether the body still has no more than the limit."""
         text = (self._escape + chunk).replace(rb"\\", b"")
         self._escape = text[-1:] if text.endswith(b"\\") else b""
         strings = text.replace(rb"\"", b"").split(b'"')
         outside = b"".join(strings[self._in_string :: 2])
         self._in_string ^= len(strings) % 2 == 0
         self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        return self.values <= MAX_VALUES
 
-    def require_few(self) -> None:
-        """Raise an `ApiError` with the status 413 if the body has too many values."""
-        if self.too_many:
-            raise ApiError(413, f"The body of the request has more than {MAX_VALUES} JSON values.", code="request_too_large")
 
-    @property
-    def too_many(self) -> bool:
-        """Whether the body has more values than the limit."""
-        return self.values > MAX_VALUES
+TOO_MANY_VALUES: Final = ApiError(
+    413, f"The body of the request has more than {MAX_VALUES} JSON values.", code="request_too_large"
+)
 
 
 async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:
@@ -71,16 +65,20 @@ async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:
         ApiError: 400 for a body that is not a JSON object, is nested too deeply, or has lone surrogates and too many bytes.
     """
     try:
-        return _object(orjson.loads(body))
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         chunks: list[bytes] = []
         for chunk in _repair(body, error):
             chunks.append(chunk)
             await yielder.checkpoint()
-    try:
-        return _object(orjson.loads(b"".join(chunks)))
-    except orjson.JSONDecodeError as error:
-        raise _unreadable(_place(error)) from None
+        try:
+            value = orjson.loads(b"".join(chunks))
+        except orjson.JSONDecodeError as still:
+            raise _unreadable(_place(still)) from None
+    if type(value) is not dict:
+        raise _unreadable("it must be an object")
+    require_shallow(value)
+    return cast("dict[str, object]", value)
 
 
 def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:
@@ -99,22 +97,19 @@ def _place(error: orjson.JSONDecodeError) -> str:
     return f"{error.msg} (line {error.lineno}, column {error.colno})"
 
 
-def _object(value: object) -> dict[str, object]:
-    if not is_object(value):
-        raise _unreadable("it must be an object")
-    require_shallow(value)
-    return cast("dict[str, object]", value)
-
-
 def require_shallow(value: object) -> None:
     """Raise an `ApiError` with the status 400 for a body with too many levels."""
-    level = [value]
+    level: Sequence[object] = [value]
     for _ in range(MAX_DEPTH + 1):
-        objects = [cast("dict[str, object]", outer) for outer in level if type(outer) is dict]
-        arrays = [cast("list[object]", outer) for outer in level if type(outer) is list]
-        level = [*chain.from_iterable(outer.values() for outer in objects), *chain.from_iterable(arrays)]
-        if not level:
+        below: list[object] = []
+        for outer in level:
+            if type(outer) is dict:
+                below += cast("dict[str, object]", outer).values()
+            elif type(outer) is list:
+                below += cast("list[object]", outer)
+        if not below:
             return
+        level = below
     raise _unreadable(f"it is nested deeper than {MAX_DEPTH} levels")
 
 

@@ -36,6 +36,8 @@ shown. Continue from it.]
 KEPT_ROLES: Final = frozenset({"user", "developer", "system"})
 """The roles whose messages survive a compaction."""
 
+COMPACTIONS: Final = frozenset({"compaction", "compaction_trigger"})
+
 SUMMARY_PARAMETERS: Final = (
     *("model", "instructions", "reasoning", "temperature", "top_p", "service_tier", "prompt_cache_key", "user"),
     *("safety_identifier", *ENGINE_PARAMETERS),
@@ -45,6 +47,8 @@ SUMMARY_PARAMETERS: Final = (
 
 def window(items: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
     """Return the items that the model reads: the last compaction, the earlier items that it keeps, and all later items."""
+    if COMPACTIONS.isdisjoint([item.get("type") for item in items]):
+        return tuple(items)
     relevant = [item for item in items if not _is_empty(item)]
     last = max((index for index, item in enumerate(relevant) if item.get("type") == "compaction"), default=0)
     return (*compact(relevant[:last], relevant[last:]), *relevant[last:])

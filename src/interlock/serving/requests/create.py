@@ -7,7 +7,7 @@ tools; this module has the rules that cover several parameters. Bodies must not 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,6 +53,16 @@ CALLED: Final[Kinds] = {kind: TOOL_KINDS[kind] for kind in ("function", "custom"
 """The tools that the model calls by name and the client runs; in a namespace, only these are checked."""
 
 MODES: Final = ("none", "auto", "required")
+
+SUMMARIES: Final = frozenset({"auto", "concise", "detailed"})
+"""The kinds of summaries of the reasoning; a model's own is of all kinds."""
+
+
+STOP: Final = SOME_TEXT | list[SOME_TEXT] | None
+"""The type of `stop`: for an empty stop string, every engine has another fault."""
+
+_DeclaredTool: TypeAlias = tuple[str, Mapping[str, object]]
+"""The path and the declaration of a tool."""
 
 
 class HostParameters(Struct, kw_only=True):
@@ -106,7 +116,7 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
     def wants_summary(self) -> bool:
         """Whether the request asks for a summary of the reasoning, also by the older name of the parameter."""
         reasoning = members(self.raw.get("reasoning"))
-        return any(reasoning.get(name) in ("auto", "concise", "detailed") for name in ("summary", "generate_summary"))
+        return not SUMMARIES.isdisjoint((reasoning.get("summary"), reasoning.get("generate_summary")))
 
     @property
     def verbosity(self) -> object:
@@ -116,7 +126,9 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
     @property
     def compact_threshold(self) -> int | None:
         """The prompt tokens above which the conversation is compacted before the model answers; None for never."""
-        thresholds = [each.compact_threshold for each in self.context_management or ()]
+        if not self.context_management:
+            return None
+        thresholds = [each.compact_threshold for each in self.context_management]
         return min((each for each in thresholds if each is not None), default=None)
 
     @property
@@ -192,25 +204,29 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     if "prompt" in body:
         raise invalid("prompt", "'prompt' is not supported by this server.", "unsupported_parameter")
     parameters: Parameters = require(body, Parameters)
-    _require_stop(body)
-    require(raw.get("conversation"), CONVERSATION, "conversation")
+    if "stop" in body:
+        require(body["stop"], STOP, "stop")
+    if "conversation" in body:
+        require(body["conversation"], CONVERSATION, "conversation")
     text_format = members(members(body.get("text")).get("format"))
     if text_format.get("type") == "json_schema":
         require(text_format, shape_of(JsonSchemaFormat), "text", "format")
     request = ResponseRequest(
         raw=raw,
         input=read_input(body.get("input")),
-        tools=_tools(body.get("tools", []), TOOL_KINDS),
-        tool_choice=_choice(body.get("tool_choice", "auto")),
+        tools=_tools(body["tools"], TOOL_KINDS) if "tools" in body else (),
+        tool_choice=_choice(body["tool_choice"]) if "tool_choice" in body else "auto",
         **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in body},
     )
-    continues = request.previous_response_id is not None or request.conversation_id is not None
-    require_input(request.input, continues=continues)
-    _require_compatible(request.conversation_id, request.previous_response_id, stored=request.store)
+    conversation_id = request.conversation_id
+    require_input(request.input, continues=request.previous_response_id is not None or conversation_id is not None)
+    if conversation_id is not None:
+        _require_compatible(request.previous_response_id, stored=request.store)
     _require_last_trigger(request.input)
-    _require_distinct_names(request.tools)
-    _require_schemas(request)
-    _require_chosen_tool(request)
+    declared = [*_walk_tools(request.tools)]
+    _require_distinct_names(declared)
+    _require_schemas(text_format, declared)
+    _require_chosen_tool(request.tool_choice, declared)
     if request.background and not request.store:
         raise invalid("background", "A background response needs 'store' to be true.")
     return request
@@ -224,7 +240,7 @@ def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
     """
     require_shallow(raw)
     _require_conversation(raw)
-    _require_stop(raw)
+    require(raw.get("stop"), STOP, "stop")
     parameters: HostParameters = require(raw, HostParameters)
     items = read_input(raw.get("input"), HOST_ITEMS)
     _require_last_trigger(items)
@@ -237,11 +253,6 @@ def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
     return ResponseRequest(
         raw=raw, model=str(raw.get("model") or ""), input=items, tools=tools, tool_choice=tool_choice, **served
     )
-
-
-def _require_stop(body: Mapping[str, object]) -> None:
-    """Refuse a stop string that is empty, for which every engine has another fault."""
-    require(body.get("stop"), SOME_TEXT | list[SOME_TEXT] | None, "stop")
 
 
 def _require_last_trigger(items: Sequence[JsonItem]) -> None:
@@ -284,11 +295,11 @@ def _choice(value: object) -> str | Mapping[str, object]:
     return value
 
 
-def _require_distinct_names(tools: Iterable[object]) -> None:
+def _require_distinct_names(declared: Iterable[_DeclaredTool]) -> None:
     """Refuse two functions or custom tools with the same name at the top level or in namespaces of the same name."""
     seen: set[tuple[object, object]] = set()
     namespace: object = None
-    for param, tool in _walk_tools(tools):
+    for param, tool in declared:
         if param.count("[") == 1:
             namespace = tool.get("name") if tool["type"] == "namespace" else None
         if tool["type"] in CALLED:
@@ -298,24 +309,24 @@ def _require_distinct_names(tools: Iterable[object]) -> None:
             seen.add(name)
 
 
-def _require_schemas(request: ResponseRequest) -> None:
+def _require_schemas(text_format: Mapping[str, object], declared: Iterable[_DeclaredTool]) -> None:
     """Refuse an invalid JSON schema in the output format or a strict function; other schemas are not checked."""
-    if request.text_format.get("type") == "json_schema":
-        require_json_schema("text.format.schema", request.text_format["schema"])
-    for param, tool in _walk_tools(request.tools):
+    if text_format.get("type") == "json_schema":
+        require_json_schema("text.format.schema", text_format["schema"])
+    for param, tool in declared:
         if tool["type"] == "function" and tool.get("strict") is True and tool.get("parameters") is not None:
             require_json_schema(f"{param}.parameters", tool["parameters"])
 
 
-def _require_chosen_tool(request: ResponseRequest) -> None:
-    choice = request.tool_choice
-    if choice == "required" and not request.tools:
-        raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
-    declared = [tool for _, tool in _walk_tools(request.tools)]
-    named = {(tool["type"], tool["name"]) for tool in declared if tool["type"] in CALLED}
-    labels = {tool["server_label"] for tool in request.tools if tool["type"] == "mcp"}
-    kinds = {tool["type"] for tool in declared}
-    for param, tool in _chosen_tools(members(choice)):
+def _require_chosen_tool(choice: str | Mapping[str, object], declared: Sequence[_DeclaredTool]) -> None:
+    if isinstance(choice, str):
+        if choice == "required" and not declared:
+            raise invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
+        return
+    named = {(tool["type"], tool["name"]) for _, tool in declared if tool["type"] in CALLED}
+    labels = {tool["server_label"] for param, tool in declared if tool["type"] == "mcp" and param.count("[") == 1}
+    kinds = {tool["type"] for _, tool in declared}
+    for param, tool in _chosen_tools(choice):
         kind = tool["type"]
         if kind in CALLED and (kind, tool.get("name")) not in named:
             raise invalid(f"{param}.name", f"'{tool.get('name')}' is not among the 'tools'.")
@@ -328,11 +339,11 @@ def _require_chosen_tool(request: ResponseRequest) -> None:
 def _chosen_tools(choice: Mapping[str, object]) -> Iterable[tuple[str, Mapping[str, object]]]:
     """Return the tools that a `tool_choice` object names, each with its path."""
     if choice.get("type") != "allowed_tools":
-        return [("tool_choice", choice)] if choice else []
+        return [("tool_choice", choice)]
     return [(f"tool_choice.tools[{index}]", members(tool)) for index, tool in enumerate(elements(choice["tools"]))]
 
 
-def _walk_tools(tools: Iterable[object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _walk_tools(tools: Iterable[object]) -> Iterator[_DeclaredTool]:
     """Yield every tool with its path; the tools of a namespace follow it."""
     for index, tool in enumerate(map(members, tools)):
         yield f"tools[{index}]", tool
@@ -345,16 +356,13 @@ def _require_conversation(raw: Mapping[str, object]) -> None:
     """Refuse an invalid conversation in a body that is not validated yet."""
     value, previous, store = (raw.get(parameter) for parameter in ("conversation", "previous_response_id", "store"))
     if value is not None:
-        conversation = require(value, CONVERSATION, "conversation")
+        require(value, CONVERSATION, "conversation")
         previous_response_id = None if previous is None else require(previous, SOME_TEXT, "previous_response_id")
-        conversation_id: str = conversation if isinstance(conversation, str) else conversation.id
-        _require_compatible(conversation_id, previous_response_id, stored=require(store, bool | None, "store") is not False)
+        _require_compatible(previous_response_id, stored=require(store, bool | None, "store") is not False)
 
 
-def _require_compatible(conversation_id: str | None, previous_response_id: str | None, *, stored: bool) -> None:
+def _require_compatible(previous_response_id: str | None, *, stored: bool) -> None:
     """Refuse a conversation together with a previous response, or for a response that is not stored."""
-    if conversation_id is None:
-        return
     if previous_response_id is not None:
         message = "A request can have only one of 'previous_response_id' and 'conversation'."
         raise invalid("previous_response_id", message, "mutually_exclusive_parameters")

@@ -34,12 +34,12 @@ class CompactionSummary:
 
 async def needs_compaction(context: RequestContext, generation: Generation, turn: Turn) -> bool:
     """Return whether the conversation of a turn is compacted before the model answers."""
-    threshold = context.request.compact_threshold
-    if context.seals is None or (threshold is None and not context.request.compacts_only):
+    if context.seals is None:
         return False
-    if threshold is None or context.request.compacts_only:
+    if context.request.compacts_only:
         return True
-    return await generation.count(await fitting(generation, turn)) > threshold
+    threshold = context.request.compact_threshold
+    return threshold is not None and await generation.count(await fitting(generation, turn)) > threshold
 
 
 def summary_context(context: RequestContext, engine: Engine) -> RequestContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Generic, TypeAlias, TypeVar
@@ -80,7 +81,7 @@ class RunControl:
     `interrupt` may be called at any time in the event loop of the run; `wait` then stops waiting.
     """
 
-    turns: Machine[TurnTrigger, TurnEffect] = field(factory=lambda: Machine.at_start(TURNS), init=False)
+    turns: Machine[TurnTrigger, TurnEffect] = field(factory=partial(Machine.at_start, TURNS), init=False)
     steps: RunSteps | None = field(default=None, init=False)
     """The work of the state."""
     ending: Fault | Cancel = field(default=ABANDONED, init=False)

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
 from functools import partial
 from time import monotonic
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
@@ -119,9 +118,8 @@ class TurnProgress:
 class ResponseRun(Generic[T]):
     """Makes one response, whose engine has begun it; `driver` turns its deltas into events.
 
-    Enter it as a context, and iterate it there, once and in one task: it yields the events of each step, to send in one write.
-    The end of the context, or the cancellation of the task, stops the engine and the tools; `conclude` then returns the last
-    events.
+    Iterate it once, in one task: it yields the events of each step, to send in one write. Then close it with `aclose`, which
+    stops the engine and the tools, as the cancellation of the task does; `conclude` then returns the last events.
     """
 
     context: RequestContext
@@ -154,18 +152,12 @@ class ResponseRun(Generic[T]):
         kept = [with_output if ITEMS[str(item["type"])].result_text(item) is None else item for item, with_output in results]
         return StoredResponse({**response, "output": kept}, self.context.stored_items)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
         """Close what the run has opened, and end a response that has not ended.
 
         Raises:
             BaseException: A `KeyboardInterrupt` or `SystemExit` that came before the response ended.
         """
-        del kind, error, traceback
         control = self.control
         try:
             if control.steps is not None:
@@ -292,7 +284,7 @@ class ResponseRun(Generic[T]):
             settings = await generation.prepare(Turn(context.request, context.model_items))
             driver = new_driver(context, generation, settings, NullWriter())
             control.turns.fire(TurnTrigger.BEGIN)
-            async with ResponseRun(context, self.engine, generation, driver, control, resources) as run:
+            async with aclosing(ResponseRun(context, self.engine, generation, driver, control, resources)) as run:
                 await run.fire(TurnTrigger.OPEN)
                 async for _ in run:
                     pass

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import methodcaller
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import orjson
@@ -168,6 +169,8 @@ class Seals:
             ApiError: 400 for a summary that was not sealed here, was changed, or belongs to another binding.
         """
         remaining = window(items)
+        if not any(map(methodcaller("get", "encrypted_content"), remaining)):
+            return remaining, []
         params: dict[SealedContent | None, str] = {}
         for index, item in enumerate(request_input):
             params.setdefault(_sealed_content(item), f"input[{index}].encrypted_content")

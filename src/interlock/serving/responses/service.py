@@ -24,7 +24,7 @@ from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
 from interlock.serving.requests.logs import log_with
 from interlock.serving.requests.runtime import Yielder, is_fault
-from interlock.serving.responses.active_runs import ActiveRuns, Interrupt, NotBegunError
+from interlock.serving.responses.active_runs import ActiveRuns, NotBegunError
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.compaction import needs_compaction, summary_context
 from interlock.serving.responses.context import RequestContext, new_driver
@@ -33,7 +33,7 @@ from interlock.serving.responses.delivery import RunControl
 from interlock.serving.responses.observation import observe_run
 from interlock.serving.responses.run import NullWriter, ResponseRun
 from interlock.serving.responses.sealing import SealingKeys, Seals
-from interlock.serving.responses.turns_table import TurnTrigger
+from interlock.serving.responses.turns_table import TurnEffect, TurnTrigger
 from interlock.serving.store import StoredResponse
 from interlock.serving.tools.tool_runner import NullTools, ToolRunner
 
@@ -107,16 +107,12 @@ class ResponseService:
             previous = (latest or await self.archive.previous(tenant, previous_id)).conversation
         references = [str(item["id"]) for item in request.input if item["type"] == "item_reference"]
         items = join(previous, request.input, await store.find(tenant, references) if references else {})
-        seals = self.seals(request, tenant)
+        seals = Seals(self.sealing_keys, request.model, tenant)
         unsealed, removed = await seals.unseal(items, request.input)
         summarizes = request.wants_summary and not self.raw_reasoning
         return RequestContext(
             request.apply_updates(items), items, tenant, unsealed, removed, lease, seals, connection, summarizes
         )
-
-    def seals(self, request: ResponseRequest, tenant: str) -> Seals:
-        """Return the seals for a response to a request."""
-        return Seals(self.sealing_keys, request.model, tenant)
 
 
 @define(eq=False)
@@ -153,22 +149,17 @@ class PendingRun(Generic[T]):
     is_steered: Callable[[], bool] = field(default=lambda: False, kw_only=True)
     control: RunControl = field(factory=RunControl, init=False)
 
-    @property
-    def interrupt(self) -> Interrupt:
-        """Ends the run as soon as possible; see `RunControl.interrupt`."""
-        return self.control.interrupt
-
     @asynccontextmanager
     async def admitted(self, client: ClientSocket[T] | None = None) -> AsyncGenerator[ResponseRun[T]]:
         """Return the run of the request once the engine accepts it. It has a slot of the server until its response is stored."""
         service, model = self.service, self.request.model
         with (
-            service.active_runs.track(self.interrupt) as self.control.free,  # the effects `TAKE` and, if refused, `FREE`
+            service.active_runs.track(self.control.interrupt) as self.control.free,  # the effects `TAKE` and, if refused, `FREE`
             observe_run(model, service.engine.model_label(model)) as report,
         ):
             run = await self._admit(client)
             try:
-                async with run:
+                async with aclosing(run):
                     yield run
             finally:
                 report(run)
@@ -183,9 +174,9 @@ class PendingRun(Generic[T]):
     async def _admit(self, client: ClientSocket[T] | None) -> ResponseRun[T]:
         """Begin the run, and wait until the engine accepts its first turn, unless the response begins before; or refuse it."""
         control, resources = self.control, AsyncExitStack()
-        control.turns.fire(TurnTrigger.BEGIN)
+        admits = TurnEffect.ADMIT in control.turns.fire(TurnTrigger.BEGIN)
         try:
-            begun = await control.wait(self._begin(resources, client)) if control.goes_on else None
+            begun = await control.wait(self._begin(resources, client)) if admits else None
             if begun is not None:
                 run, trigger = begun
                 await run.fire(trigger)
@@ -205,7 +196,10 @@ class PendingRun(Generic[T]):
         service, yielder = self.service, Yielder()
         generates = self.generates and not self.request.prewarms
         async with AsyncExitStack() as undo:
-            lease = await self._acquire_lease(resources, undo)
+            if self.request.store:
+                service.archive.require_store()
+            conversation_id = None if self.summarizes else self.request.conversation_id
+            lease = None if conversation_id is None else await self._acquire_lease(conversation_id, resources, undo)
             context = await service.resolve(
                 self.request, self.tenant, lease=lease, latest=self.latest, connection=self.connection
             )
@@ -240,24 +234,19 @@ class PendingRun(Generic[T]):
             elif await needs_compaction(context, generation, turn):
                 trigger = TurnTrigger.COMPACT
             else:
-                await generation.admit(run.next_turn())
+                await generation.admit(turn)
                 trigger = TurnTrigger.PREPARE
             undo.pop_all()
         return run, trigger
 
-    async def _acquire_lease(self, resources: AsyncExitStack, undo: AsyncExitStack) -> ConversationLease | None:
-        """Acquire the lease on the conversation of the request, if it names one.
+    async def _acquire_lease(self, conversation_id: str, resources: AsyncExitStack, undo: AsyncExitStack) -> ConversationLease:
+        """Acquire the lease on the conversation of the request.
 
         A run keeps the lease alive until its end; a `BackgroundResponse`, until the last commit.
         """
-        if self.request.store:
-            self.service.archive.require_store()
-        conversation_id = self.request.conversation_id
-        if conversation_id is None or self.summarizes:
-            return None
         lease = await ConversationLease.acquire(self.service.archive.store, self.tenant, conversation_id)
         if self.request.background:
             undo.push_async_callback(lease.release)
         else:
-            await resources.enter_async_context(lease.keep_alive(self.interrupt))
+            await resources.enter_async_context(lease.keep_alive(self.control.interrupt))
         return lease
