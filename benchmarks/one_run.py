@@ -21,7 +21,7 @@ from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.store import MemoryStore, StoredResponse
-from interlock.serving.tools.tool_runner import ToolRunner
+from interlock.serving.tools.tool_runner import NullTools, ToolRunner
 
 __all__ = ["OneRun", "begin_response"]
 
@@ -83,5 +83,5 @@ def begin_response(
     if archive is None:
         context = evolve(context, request=replace(context.request, store=False))
     stored = archive or Archive(MemoryStore())
-    service = Resolved(engine, stored, tools, SealingKeys.random(), ids=ids, clock=clock, context=context)
+    service = Resolved(engine, stored, tools or NullTools(), SealingKeys.random(), ids=ids, clock=clock, context=context)
     return OneRun(service, context.request, context.tenant, writer)

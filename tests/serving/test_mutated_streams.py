@@ -16,7 +16,7 @@ from interlock.events.json import clean
 from interlock.judges import Judge
 from interlock.serving.cli.check import CheckedSource, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import OpenStream
-from interlock.serving.cli.view import StreamSource, page_batches
+from interlock.serving.cli.view import StreamSource
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
 from interlock.serving.view.trace import encode_lines
 
@@ -99,7 +99,7 @@ def look_at(chance, data):
     result = CheckedSource("a", verdict, verdict.findings)
     text = [*as_text(result, 80), *as_annotations(result), as_json([result]).decode()]
     clean("\n".join(text)).encode()
-    for batch in page_batches(StreamSource("a", OpenStream(pieces(chance, data))), dialect):
+    for batch in StreamSource("a", OpenStream(pieces(chance, data))).batches(dialect):
         encode_lines(batch)
 
 
@@ -129,7 +129,7 @@ def test_no_recording_makes_a_replay_raise_anything_else_than_why_it_cannot_be_r
             recording = read(data.splitlines())
             b"".join(replay_frames(recording, chance.choice([*DIALECTS.values()])))
             replay_response(recording)
-            for batch in page_batches(StreamSource("a", OpenStream(iter(())), recording=recording), "openai"):
+            for batch in StreamSource("a", OpenStream(iter(())), recording=recording).batches("openai"):
                 encode_lines(batch)
         except RecordingError:
             continue

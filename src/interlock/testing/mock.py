@@ -32,7 +32,6 @@ try:
     from interlock.serving.build import build
     from interlock.serving.engines.script import (
         Call,
-        Conversation,
         Ending,
         Failure,
         ScriptRule,
@@ -42,7 +41,13 @@ try:
         find_cover,
         read_rules,
     )
-    from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine, ScriptedResponse
+    from interlock.serving.engines.scripted_engine import (
+        CONNECTION,
+        ScriptedConnection,
+        ScriptedEngine,
+        ScriptedRequest,
+        unused_rules,
+    )
     from interlock.serving.http.answers import error_response
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
@@ -158,7 +163,7 @@ class Scenario:
 
 
 @define(eq=False)
-class MockRequest:
+class MockRequest(ScriptedRequest):
     """A request that a mock has received: a POST, or one over a WebSocket.
 
     `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
@@ -167,20 +172,10 @@ class MockRequest:
     path: str
     headers: Headers = field(repr=False)
     body: bytes = b""
-    model: str = ""
-    text: str = ""
-    tools: Sequence[str] = ()
-    turn: int = 0
-    rule: str | None = None
-    """The conditions of the rule that answered it; None if none did."""
-    problem: str = ""
-    """Why the script has no answer."""
     stream: bytes | None = field(default=None, repr=False)
     """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
-    is_spoiled: bool = False
-    """Whether its scenario has broken the stream."""
-    unoffered: Sequence[str] = ()
-    """The tools that the script has called, and that the request does not offer."""
+    _written: bytearray = field(factory=bytearray, init=False, repr=False)
+    """The stream so far."""
 
     @property
     def json(self) -> Mapping[str, object]:
@@ -195,28 +190,11 @@ class MockRequest:
         judge.feed(self.stream)
         return [finding for finding in judge.end().findings if finding.severity == "error"]
 
-
-@define(eq=False)
-class _MockResponse(ScriptedResponse):
-    """Records the answer to one request."""
-
-    request: MockRequest
-    data: bytearray = field(factory=bytearray, init=False)
-    """The stream so far."""
-
-    def take(self, step: ScriptStep, unoffered: Sequence[str]) -> None:
-        self.request.unoffered = [*self.request.unoffered, *unoffered]
-        if not (step.has_answer and step.breaks is None):
-            self.request.is_spoiled = True
-
-    def refuse(self, reason: str) -> None:
-        self.request.problem = reason
-
     def add(self, data: bytes, *, is_last: bool) -> None:
-        """Add to the stream."""
-        self.data += data
+        """Add to the stream that answers it."""
+        self._written += data
         if is_last:
-            self.request.stream = bytes(self.data)
+            self.stream = bytes(self._written)
 
 
 @define(eq=False)
@@ -233,24 +211,25 @@ class _MockConnection(ScriptedConnection):
     _send: Send
     _frames: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
     """The requests over a WebSocket whose responses have not begun."""
-    _waiting: dict[object, deque[_MockResponse]] = field(factory=dict[object, "deque[_MockResponse]"], init=False)
-    """The responses over a WebSocket that have begun and have no event yet, by lane."""
-    _current: dict[object, _MockResponse] = field(factory=dict[object, _MockResponse], init=False)
-    """The responses that are being streamed, by lane."""
+    _waiting: dict[object, deque[MockRequest]] = field(factory=dict[object, "deque[MockRequest]"], init=False)
+    """The requests over a WebSocket whose responses have begun and have no event yet, by lane."""
+    _current: dict[object, MockRequest] = field(factory=dict[object, MockRequest], init=False)
+    """Those whose responses are being streamed, by lane."""
     _lanes: dict[object, object] = field(factory=dict[object, object], init=False)
     """The lane of each response, by id."""
-    _response: _MockResponse | None = field(default=None, init=False)
-    """The answer to the only request, or to the last one."""
+    _last: MockRequest | None = field(default=None, init=False)
+    """The only request, or the last one."""
     _streams: bool = field(default=False, init=False)
     _body: bytearray = field(factory=bytearray, init=False)
     """The body of the request."""
+    warns = False
 
     @property
     def transport(self) -> object:
         """The transport of the connection, which `disconnects` breaks."""
         return getattr(getattr(self._send, "__self__", None), "transport", None)
 
-    def begin(self, conversation: Conversation, rule: ScriptRule | None, body: Mapping[str, object]) -> ScriptedResponse:
+    def begin(self, body: Mapping[str, object]) -> MockRequest:
         if self._scope["type"] == "websocket":
             frame = next((each for each in self._frames if _body_of(each) == _body_of(body)), None)
             if frame is None:
@@ -259,25 +238,21 @@ class _MockConnection(ScriptedConnection):
                 self._frames.remove(frame)
                 lane = frame.get("stream_id")
             self._waiting.setdefault(lane, deque()).append(self._note(dumps(frame or body)))
-        response = self._response or self._note(b"")
-        noted = response.request
-        noted.model, noted.text, noted.tools = conversation.model, conversation.text, conversation.tools
-        noted.turn, noted.rule = conversation.turn, None if rule is None else str(rule.conditions)
-        return response
+        return self._last or self._note(b"")
 
     def refuse(self, reason: str) -> None:
-        if self._response is not None:
-            self._response.refuse(reason)
+        if self._last is not None:
+            self._last.problem = reason
 
-    def _note(self, body: bytes) -> _MockResponse:
-        self._response = _MockResponse(MockRequest(self._scope["path"], Headers(scope=self._scope), body))
-        self._requests.append(self._response.request)
-        return self._response
+    def _note(self, body: bytes) -> MockRequest:
+        self._last = MockRequest(self._scope["path"], Headers(scope=self._scope), body)
+        self._requests.append(self._last)
+        return self._last
 
     async def receive(self) -> Message:
         """Receive a message, and note a request."""
         message = await self._receive()
-        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._response is None:
+        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._last is None:
             self._body += message.get("body", b"")
             if not message.get("more_body", False):
                 self._note(bytes(self._body))
@@ -292,8 +267,8 @@ class _MockConnection(ScriptedConnection):
         match message["type"]:
             case "http.response.start":
                 self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
-            case "http.response.body" if self._streams and self._response is not None:
-                self._response.add(message.get("body", b""), is_last=not message.get("more_body", False))
+            case "http.response.body" if self._streams and self._last is not None:
+                self._last.add(message.get("body", b""), is_last=not message.get("more_body", False))
             case "websocket.send":
                 self._note_event(members(parse(str(message.get("text") or ""))))
             case _:
@@ -306,12 +281,12 @@ class _MockConnection(ScriptedConnection):
         if kind == BEGIN and (waiting := self._waiting.get(lane)):
             self._current[lane] = waiting.popleft()
             self._lanes[members(event.get("response")).get("id")] = lane
-        response = self._current.get(lane)
-        if response is None or kind.startswith(STEERING):
+        request = self._current.get(lane)
+        if request is None or kind.startswith(STEERING):
             return
         data = dumps({name: value for name, value in event.items() if name != "stream_id"})
         is_last = kind in TERMINAL
-        response.add(b"event: %b\ndata: %b\n\n%b" % (kind.encode(), data, DONE_FRAME if is_last else b""), is_last=is_last)
+        request.add(b"event: %b\ndata: %b\n\n%b" % (kind.encode(), data, DONE_FRAME if is_last else b""), is_last=is_last)
         if is_last:
             del self._current[lane]
 
@@ -459,8 +434,7 @@ class Mock:
     @property
     def unused(self) -> Sequence[str]:
         """The conditions of the rules that have answered no request."""
-        used = {request.rule for request in self.requests}
-        return [text for rule in self.rules if (text := str(rule.conditions)) not in used]
+        return unused_rules(self.rules, self.requests)
 
     def verify(self) -> None:
         """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
+from interlock.events.json import as_text, elements, members, parse
+
 _CHUNK_BYTES: Final = 2**16
 
 
@@ -92,6 +94,14 @@ def exchange(method: str, url: str, headers: Mapping[str, str], body: bytes | No
         raise ExchangeError(printable(error.strerror or str(error))) from error
     finally:
         timer.cancel()
+
+
+def list_models(url: str, headers: Mapping[str, str], timeout: float) -> Mapping[str, int | None]:
+    """Return the context window of each model that a server lists, or None for an unknown one; see `exchange` for errors."""
+    with exchange("GET", f"{url}/v1/models", headers, None, timeout) as answer:
+        listed = map(members, elements(members(parse(answer.read())).get("data")))
+    windows = {as_text(model.get("id")): model.get("max_model_len") for model in listed}
+    return {name: window if isinstance(window, int) else None for name, window in windows.items()}
 
 
 def _chunks(response: http.client.HTTPResponse, timed_out: threading.Event) -> Iterator[bytes]:

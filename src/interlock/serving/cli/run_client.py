@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 import click
 from attrs import frozen
 
-from interlock.events.json import clean, dumps, elements, members
+from interlock.events.json import clean, dumps
+from interlock.serving.cli.exchange import list_models
 from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.cli.sources import fail
 from interlock.serving.settings import Settings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 NOT_FOUND: Final = 127
 MAX_NAMES: Final = 5
 """The most models that a message names."""
+LIST_SECONDS: Final = 60.0
 KEY_NAME: Final = "OPENAI_API_KEY"
 
 ACCOUNTS: Final = ("ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
@@ -177,13 +179,9 @@ def _warn(message: str) -> None:
 
 def _served(gateway: Gateway, url: str, key: str, name: str | None, catalog: Path) -> ServedModel:
     """Return the gateway with the model of a name, or with the first one that the upstream lists; write Codex's catalogue."""
-    from urllib.request import ProxyHandler, Request, build_opener
-
     from interlock.serving.http.codex_models import codex_model
 
-    request = Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own URL
-    with build_opener(ProxyHandler({})).open(request) as answer:
-        names = [str(members(model)["id"]) for model in elements(json.load(answer)["data"])]
+    names = [*list_models(url, {"Authorization": f"Bearer {key}"}, LIST_SECONDS)]
     chosen = name or next(iter(names), None)
     if chosen is None:
         fail("the upstream lists no models: name one with --model NAME")

@@ -65,7 +65,7 @@ def view(
     request = UrlRequest.from_options(url)
     with ExitStack() as stack:
         stream = _open(stack, source, request)
-        _show(stream.title, page_batches(stream, dialect), html, port, browser=browser)
+        _show(stream.title, stream.batches(dialect), html, port, browser=browser)
 
 
 @frozen
@@ -104,9 +104,11 @@ class StreamSource:
 
     def batches(self, dialect: DialectName) -> Batches:
         """Yield batches of the page's lines as the stream arrives."""
+        from interlock.serving.view.page import head
         from interlock.serving.view.recordings import recording_lines
         from interlock.serving.view.trace import Trace
 
+        yield [head("stream", self.describe())]
         if self.recording is not None:
             yield from recording_lines(self.recording, Trace(dialect), DIALECTS[dialect])
             return
@@ -128,14 +130,6 @@ def _open(stack: ExitStack, name: str, request: UrlRequest) -> StreamSource:
         fail(str(error))
     except RecordingError as error:
         fail(f"{line_name(name, error.line)}: {error.message}")
-
-
-def page_batches(stream: StreamSource, dialect: DialectName) -> Batches:
-    """Yield the lines of the page of a stream."""
-    from interlock.serving.view.page import head
-
-    yield [head("stream", stream.describe())]
-    yield from stream.batches(dialect)
 
 
 def _show(title: str, batches: Batches, html: Path | None, port: int, *, browser: bool) -> None:

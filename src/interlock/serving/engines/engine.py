@@ -53,8 +53,8 @@ class EngineOutput:
 class Turn:
     """The next turn of a response for an engine to generate; `index` counts the turns of the response from 0.
 
-    `items` are the history, the request's input, and the response's earlier items with the results of their tools. `budget` is
-    the turn's token limit, at least 1, or None for no limit.
+    `items` are the history, the request's input, and the response's earlier items with the results of their tools; async calls
+    all have outputs. `budget` is the turn's token limit, at least 1, or None for no limit.
     """
 
     request: ResponseRequest

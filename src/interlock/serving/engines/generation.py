@@ -14,7 +14,6 @@ from interlock.serving.engines.engine import EngineOutput, Generation, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError
 from interlock.serving.requests.context_window import truncate
 from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.requests.normalize import answer_async_calls
 
 TOO_LONG: Final = re.compile(r"\bcontext\b|too long|max_model_len|maximum model length", re.IGNORECASE)
 """Matches a refusal of vLLM, or of an upstream server, that has no code and says that the prompt is too long."""
@@ -51,19 +50,12 @@ class Silence(Generation):
         yield counts
 
 
-def answered(turn: Turn) -> Turn:
-    """Return a turn whose async calls all have outputs."""
-    items = answer_async_calls(turn.items)
-    return turn if items is turn.items else evolve(turn, items=items)
-
-
 async def prepare_later(generation: Generation, turn: Turn) -> tuple[Turn, Mapping[str, object]]:
     """Prepare a turn that is generated later: its prompt is counted, which may wait for another server, only if it is refused.
 
     Raises:
         ApiError: The engine refuses the turn, and nothing of it may be dropped.
     """
-    turn = answered(turn)
     try:
         return turn, await generation.prepare(turn)
     except ApiError as error:
@@ -74,11 +66,10 @@ async def prepare_later(generation: Generation, turn: Turn) -> tuple[Turn, Mappi
 
 
 async def fitting(generation: Generation, turn: Turn) -> Turn:
-    """Return a turn whose async calls all have outputs, without its oldest items if it is too long with `truncation: auto`.
+    """Return a turn without its oldest items if it is too long with `truncation: auto`.
 
     If nothing fits, or the prompt cannot be counted for another reason, nothing is dropped; the engine then refuses the turn.
     """
-    turn = answered(turn)
     if turn.request.truncation != "auto":
         return turn
 

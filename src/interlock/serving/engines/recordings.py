@@ -16,7 +16,6 @@ and perhaps `starts`: whether prompts end inside reasoning (`thinking`) or outsi
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +27,7 @@ from msgspec import Meta, Struct
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
-from interlock.events.json import as_text, elements, is_array, is_object, loads, members
+from interlock.events.json import as_json, as_text, elements, is_array, is_object, loads, members
 from interlock.events.resource import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.events.stream import StreamEvent
@@ -373,23 +372,16 @@ def replay_events(recording: Recording) -> Iterator[StreamEvent]:
 
 
 def replay_response(recording: Recording) -> Mapping[str, object]:
-    """Return the response that a client would receive without streaming."""
-    driver = _driver(recording, EventWriter())
-    deque(_replay(recording, driver), maxlen=0)
-    return driver.response
+    """Return the response that a client would receive without streaming: that of the last event (rule R19)."""
+    *_, last = replay_events(recording)
+    return members(members(as_json(last)).get("response"))
 
 
 def replay_steps(recording: Recording, writer: Writer[T]) -> Iterator[tuple[ReplayStep, Sequence[T]]]:
     """Yield the steps of a replay, each with its events as `writer` writes them."""
-    return _replay(recording, _driver(recording, writer))
-
-
-def _driver(recording: Recording, writer: Writer[T]) -> ResponseDriver[T]:
     settings = response_settings(recording.request)
-    return ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
+    driver = ResponseDriver(settings, writer=writer, ids=SequentialIds(), clock=lambda: EPOCH)
 
-
-def _replay(recording: Recording, driver: ResponseDriver[T]) -> Iterator[tuple[ReplayStep, Sequence[T]]]:
     def fed(step: ReplayStep) -> tuple[ReplayStep, Sequence[T]]:
         return step, driver.feed(step.deltas)
 

@@ -8,12 +8,12 @@ import logging
 import re
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field
 
-from interlock.events.json import dumps, elements
+from interlock.events.json import dumps
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
 from interlock.serving.engines.recordings import ToolResult
@@ -40,17 +40,25 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 
 
 @define(eq=False)
-class ScriptedResponse:
-    """The answer to one request."""
+class ScriptedRequest:
+    """A request for an answer of the model, with the facts that rules match."""
 
-    def take(self, step: ScriptStep, unoffered: Sequence[str]) -> None:
-        """Note the next step, and the tools that it calls and the request does not offer."""
-        del step
-        for name in unoffered:
-            logger.warning("the script calls the tool %r, which the request does not offer", name)
+    model: str = field(default="", kw_only=True)
+    text: str = field(default="", kw_only=True)
+    tools: Sequence[str] = field(default=(), kw_only=True)
+    turn: int = field(default=0, kw_only=True)
+    rule: str | None = field(default=None, kw_only=True)
+    """The conditions of the rule that answered it; None if none did."""
+    problem: str = field(default="", kw_only=True)
+    """Why the script has no answer."""
+    unoffered: Sequence[str] = field(default=(), kw_only=True)
+    """The tools that the script has called, and that the request does not offer."""
+    is_spoiled: bool = field(default=False, kw_only=True)
+    """Whether its scenario has broken the stream."""
 
-    def refuse(self, reason: str) -> None:
-        """Note that the script has no answer."""
+
+LISTED: Final = ("model", "text", "tools", "turn", "rule", "problem", "unoffered")
+"""The fields of a request that `/interlock/requests` lists."""
 
 
 @define(eq=False)
@@ -61,11 +69,13 @@ class ScriptedConnection:
     """The step that answers the last request; its fault spoils the answer."""
     sent: int = field(default=0, init=False)
     """The events of the answer since the step began."""
+    warns: ClassVar = True
+    """Whether the log has what is wrong with the script."""
 
-    def begin(self, conversation: Conversation, rule: ScriptRule | None, body: Mapping[str, object]) -> ScriptedResponse:
-        """Begin the answer to a request with this body, and with the rule that it matches."""
-        del conversation, rule, body
-        return ScriptedResponse()
+    def begin(self, body: Mapping[str, object]) -> ScriptedRequest:
+        """Return the request with this body."""
+        del body
+        return ScriptedRequest()
 
     def refuse(self, reason: str) -> None:
         """Note that the script cannot spoil the last answer."""
@@ -82,8 +92,10 @@ class ScriptedEngine(Engine):
     rules: Sequence[ScriptRule]
     only: Sequence[str] = ()
     rate: float = field(default=0.0, kw_only=True)
-    requests: deque[dict[str, object]] = field(factory=lambda: deque(maxlen=_REMEMBERED), init=False, repr=False)
-    """The last requests: what rules match, the rule that answered, and why none did."""
+    requests: deque[tuple[ScriptedRequest, Mapping[str, object]]] = field(
+        factory=lambda: deque(maxlen=_REMEMBERED), init=False, repr=False
+    )
+    """The last requests, with their bodies."""
     _served: Counter[int] = field(factory=Counter[int], init=False)
     """How many steps were taken of each rule that counts `per` server."""
     _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
@@ -144,11 +156,10 @@ class ScriptedEngine(Engine):
                 del self._attempts[next(iter(self._attempts))]  # the least recent
         return steps[min(attempt, len(steps) - 1)]
 
-    @property
-    def unused(self) -> Sequence[str]:
-        """The conditions of the rules that have answered none of these requests."""
-        used = {entry["rule"] for entry in self.requests}
-        return [text for rule in self.rules if (text := str(rule.conditions)) not in used]
+    def listed(self) -> dict[str, object]:
+        """Return the last requests, and the conditions of the rules that have answered none of them."""
+        listed = [{**{name: getattr(each, name) for name in LISTED}, "body": body} for each, body in self.requests]
+        return {"requests": listed, "unused": unused_rules(self.rules, (each for each, _ in self.requests))}
 
     def reset(self) -> None:
         """Forget all requests, and begin with the first steps again."""
@@ -160,6 +171,12 @@ class ScriptedEngine(Engine):
         """Return the results of the hosted calls of a response in progress, to which each of its steps adds its own."""
         generation = self._generations.get(id(request))
         return deque() if generation is None else generation.results
+
+
+def unused_rules(rules: Iterable[ScriptRule], requests: Iterable[ScriptedRequest]) -> list[str]:
+    """Return the conditions of the rules that have answered none of the requests."""
+    used = {request.rule for request in requests}
+    return [text for rule in rules if (text := str(rule.conditions)) not in used]
 
 
 @define(eq=False)
@@ -176,10 +193,8 @@ class ScriptedGeneration(Generation):
     _turn: int = field(default=0, init=False)
     _step: ScriptStep | None = field(default=None, init=False)
     """The step of the next turn, if it is taken."""
-    _response: ScriptedResponse = field(factory=ScriptedResponse, init=False)
+    _asked: ScriptedRequest = field(factory=ScriptedRequest, init=False)
     _conversation: Conversation | None = field(default=None, init=False)
-    _entry: dict[str, object] = field(factory=dict[str, object], init=False)
-    """What the engine remembers of the request."""
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
         """Find the rule.
@@ -191,11 +206,10 @@ class ScriptedGeneration(Generation):
         found = conversation.find(self.engine.rules)
         rule = None if found is None else self.engine.rules[found[0]]
         body = self.request.forward(())
-        self._response = self.connection.begin(conversation, rule, body)
-        facts = {"model": conversation.model, "text": conversation.text, "tools": conversation.tools, "turn": conversation.turn}
-        conditions = None if rule is None else str(rule.conditions)
-        self._entry = {**facts, "rule": conditions, "problem": "", "unoffered": [], "body": body}
-        self.engine.requests.append(self._entry)
+        self._asked = asked = self.connection.begin(body)
+        asked.model, asked.text, asked.tools = conversation.model, conversation.text, conversation.tools
+        asked.turn, asked.rule = conversation.turn, None if rule is None else str(rule.conditions)
+        self.engine.requests.append((asked, body))
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.engine.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
@@ -214,20 +228,18 @@ class ScriptedGeneration(Generation):
         return ChatParser(route_hosted(Routing.from_request(self.declared), hosted))
 
     def _refuse(self, reason: str) -> ApiError:
-        self._note_problem(reason)
+        self._asked.problem = reason
         return ApiError(400, reason, code="no_rule_matches")
-
-    def _note_problem(self, reason: str) -> None:
-        self._response.refuse(reason)
-        self._entry["problem"] = reason
 
     def _take(self, turn: Turn) -> ScriptStep:
         self._step = self.engine.take(self._index, self._turn + turn.index, turn.items)
         self.results.extend(self._step.results)
         conversation = self._conversation
         unoffered = [call.name for call in self._step.calls if conversation is not None and not conversation.offers(call)]
-        self._response.take(self._step, unoffered)
-        self._entry["unoffered"] = [*elements(self._entry.get("unoffered")), *unoffered]
+        for name in unoffered if self.connection.warns else ():
+            logger.warning("the script calls the tool %r, which the request does not offer", name)
+        self._asked.unoffered = [*self._asked.unoffered, *unoffered]
+        self._asked.is_spoiled |= not (self._step.has_answer and self._step.breaks is None)
         if turn.index and self._step.breaks is not None:
             raise EngineError("Write breaks at the first step of a response: the hosted calls before this step belong to it too.")
         if turn.index == 0 or not self._step.has_answer:  # keep the fault of an earlier turn
@@ -252,7 +264,7 @@ class ScriptedGeneration(Generation):
         try:
             step, self._step = self._step or self._take(turn), None
         except EngineError as error:
-            self._note_problem(str(error))
+            self._asked.problem = str(error)
             raise
         if step.fails is not None:
             raise EngineError(step.fails.message)

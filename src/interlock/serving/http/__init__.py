@@ -1,10 +1,9 @@
 """HTTP and WebSockets: the routes of the server and the vLLM plugin, and how they read requests and send responses.
 
 app               the routes, the middleware, and the application
-request_ids       the ids of requests, in the log and in answers
+request_ids       the id of each request, in the log and in the answer, and its trace
 request_body      reads and decompresses the bodies of requests
 answers           HTTP responses: JSON, errors, event streams, and the stream of a background response
-obfuscation       pads the deltas of a stream, if a request asks for it
 unserved          the errors for routes that are not served
 stored_routes     the routes of stored responses and conversations
 dialect_routes    the routes of Messages and Chat Completions

@@ -40,10 +40,10 @@ from interlock.serving.http.answers import (
     cancelled_on_disconnect,
     error_response,
     speaks_messages,
+    stream_writer,
 )
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
-from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.request_body import read_json
 from interlock.serving.http.request_ids import RequestFrame
 from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
@@ -213,8 +213,7 @@ class Api:
                 self.service.active_runs.end()
                 await self.background_registry.wait(self.settings.times.grace)
                 await self.service.engine.close()
-                if self.service.tools is not None:
-                    await self.service.tools.close()
+                await self.service.tools.close()
 
     async def create(self, request: Request) -> ASGIApp:
         parameters = await self._parameters(request)
@@ -224,7 +223,7 @@ class Api:
         pending = PendingRun(self.service, parameters, tenant, stream_writer(parameters, dialect), connection=request)
         if not parameters.background:
             return StreamedAnswer(pending, dialect, self.settings.keep_alive)
-        async with cancelled_on_disconnect(pending, request.receive):
+        async with cancelled_on_disconnect(pending.control, request.receive):
             queued = await self.background_registry.begin(pending)
         if parameters.stream:
             return BackgroundStream(await self.service.archive.tail(tenant, queued), self.settings.keep_alive)

@@ -145,7 +145,7 @@ class TransducedStream(Generic[D]):
         try:
             async with (
                 line.kept_alive(self.api.ping, self.keep_alive),
-                cancelled_on_disconnect(self.pending, receive),
+                cancelled_on_disconnect(self.pending.control, receive),
                 self.pending.admitted(socket_of(scope, encode)) as run,
             ):
                 if self.api.counts_first:
@@ -184,7 +184,7 @@ class TransducedAnswer(Generic[D]):
         """Run the response to its end and send the answer, or the error with its status."""
         made: list[D] = []
         try:
-            async with cancelled_on_disconnect(self.pending, receive), self.pending.admitted() as run:
+            async with cancelled_on_disconnect(self.pending.control, receive), self.pending.admitted() as run:
                 if self.api.counts_first:
                     self.transducer.input_tokens = await run.count_prompt()
                 async for step in run:
@@ -264,8 +264,7 @@ class DialectRoutes:
 
     async def _runs(self, model: str, tool: HostedTool) -> bool:
         """Return whether a hosted tool runs for a model: on a tool server, or perhaps on the server of the model."""
-        tools = self.service.tools
-        return (tools is not None and tool in tools.hosted) or await self.service.engine.has_tools(model)
+        return tool in self.service.tools.hosted or await self.service.engine.has_tools(model)
 
     def _opener(self, request: Request) -> Callable[[str, str], Awaitable[object]]:
         """Return a function that opens encrypted reasoning of a model, or raises an `ApiError`."""

@@ -156,7 +156,6 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
         raise ApiError(415, message, code="unsupported_content_type")
     coding = request.headers.get("content-encoding")
     decoder = None if coding is None else decoder_for(coding)
-    too_large = ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")
     body, budget, is_small = bytearray(), JsonBudget(), True
     refusal: ApiError | None = None
     received = size = 0
@@ -170,7 +169,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
             for part in (chunk,) if decoder is None else decoder.decompress(chunk):
                 size += len(part)
                 if max(size, received) > max_bytes:
-                    raise too_large
+                    raise _too_large(max_bytes)
                 if is_small and (is_small := budget.count(part)):
                     body += part
                 await (yielder.checkpoint() if decoder is None else asyncio.sleep(0))
@@ -179,9 +178,13 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
     if refusal is not None:
         raise refusal
     if received > max_bytes:
-        raise too_large
+        raise _too_large(max_bytes)
     if decoder is not None:
         decoder.end()
     if not is_small:
         raise TOO_MANY_VALUES
     return bytes(body)
+
+
+def _too_large(max_bytes: int) -> ApiError:
+    return ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")

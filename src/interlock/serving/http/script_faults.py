@@ -54,7 +54,7 @@ class ScriptFaults:
             return error_response(ApiError(401, "This server needs an API key.", code="invalid_api_key"))
         match connection.scope["method"]:
             case "GET":
-                return JsonResponse({"requests": [*engine.requests], "unused": [*engine.unused]})
+                return JsonResponse(engine.listed())
             case "DELETE":
                 engine.reset()
                 return Response(status_code=204)

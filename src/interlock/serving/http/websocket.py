@@ -28,10 +28,9 @@ from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
-from interlock.serving.http.answers import INTERNAL_ERROR, count_refusal
+from interlock.serving.http.answers import INTERNAL_ERROR, count_refusal, stream_writer
 from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
 from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
-from interlock.serving.http.obfuscation import stream_writer
 from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer
 from interlock.serving.requests.api_errors import ApiError, invalid

@@ -27,6 +27,8 @@ CALL_OUTPUTS: Final = frozenset(
 )
 """The types of items that must follow a call with the same `call_id`, unless they are standalone."""
 
+INPUT_TEXT: TypeAlias = Annotated[str, TEXT]
+
 LINKS: Final = ("call_id", "approval_request_id")
 """The fields by which items are linked, which must be strings even where an engine validates the items."""
 
@@ -41,7 +43,7 @@ def read_input(value: object, kinds: Kinds = ITEMS) -> tuple[JsonItem, ...]:
         ApiError: 400 for an invalid item, too many of them, or a string that is too long.
     """
     if isinstance(value, str):
-        return ({"type": "message", "role": "user", "content": require(value, Annotated[str, TEXT], "input")},)
+        return ({"type": "message", "role": "user", "content": require(value, INPUT_TEXT, "input")},)
     return () if value is None else read_items(value, MAX_INPUT_ITEMS, "input", kinds)
 
 

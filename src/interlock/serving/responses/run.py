@@ -30,6 +30,7 @@ from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
 from interlock.serving.requests.context_window import compact, summary_message
 from interlock.serving.requests.input_items import JsonItem, waits_for_client
+from interlock.serving.requests.normalize import answer_async_calls
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.compaction import (
@@ -303,7 +304,8 @@ class ResponseRun(Generic[T]):
         """Return the next turn, which may not fit the engine."""
         progress, output = self.progress, self.driver.items()
         items = self.tools.with_outputs(item for item in output if item["type"] != "compaction") if output else ()
-        return Turn(self.context.request, (*progress.history, *items), progress.remaining_tokens, index=progress.count)
+        conversation = answer_async_calls((*progress.history, *items))
+        return Turn(self.context.request, conversation, progress.remaining_tokens, index=progress.count)
 
     async def count_prompt(self) -> int:
         """Return the number of tokens in the prompt of the next turn, or an estimate, without asking another server."""

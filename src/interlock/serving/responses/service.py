@@ -23,6 +23,7 @@ from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, join
 from interlock.serving.requests.logs import log_with
+from interlock.serving.requests.normalize import answer_async_calls
 from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.responses.active_runs import ActiveRuns, NotBegunError
 from interlock.serving.responses.archive import Archive
@@ -48,14 +49,14 @@ NO_RESPONSE: Final = "a request without a response"
 
 @frozen(eq=False)
 class ResponseService:
-    """Begins the responses of one server. Without `tools`, the model cannot call hosted tools.
+    """Begins the responses of one server.
 
     `raw_reasoning` is whether requests for a summary of the reasoning get the reasoning itself instead.
     """
 
     engine: Engine
     archive: Archive
-    tools: ToolRunner | None
+    tools: ToolRunner
     sealing_keys: SealingKeys
     active_runs: ActiveRuns = field(factory=ActiveRuns)
     raw_reasoning: bool = False
@@ -68,7 +69,9 @@ class ResponseService:
         generation = await self.engine.begin(context.request, context.items, tenant, connection)
         try:
             lists = await self._tool_lists(context, generation)
-            turn = await fitting(generation, Turn(context.request, (*context.model_items, *lists), request.max_output_tokens))
+            turn = await fitting(
+                generation, Turn(context.request, answer_async_calls((*context.model_items, *lists)), request.max_output_tokens)
+            )
             return await generation.count(turn)
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
@@ -77,8 +80,7 @@ class ResponseService:
         """Return the lists of tools with which a response would begin."""
         driver = new_driver(context, generation, {}, NullWriter())
         driver.feed([Start()])
-        runner = self.tools or NullTools()
-        session = runner.begin(context.request, context.items, context.tenant)
+        session = self.tools.begin(context.request, context.items, context.tenant)
         async with session as tools, aclosing(tools.prepare(driver.items)) as preparation:
             async for step in preparation:
                 driver.feed(step)
@@ -207,12 +209,12 @@ class PendingRun(Generic[T]):
             if self.summarizes:
                 context = summary_context(context, service.engine)
             request = context.request
-            runner = service.tools if generates and service.tools is not None and not self.summarizes else NullTools()
+            runner = service.tools if generates and not self.summarizes else NullTools()
             generation = await service.engine.begin(request, context.items, self.tenant, self.connection)
             resources.push_async_callback(generation.close)
             # After the engine has begun: the tools of a script return the results of its generation.
             tools = await resources.enter_async_context(runner.begin(request, context.items, self.tenant))
-            turn = Turn(request, context.model_items, request.max_output_tokens)
+            turn = Turn(request, answer_async_calls(context.model_items), request.max_output_tokens)
             if request.background:
                 turn, settings = await prepare_later(generation, turn)
             else:

@@ -12,8 +12,8 @@ import attrs
 import click
 import msgspec
 
-from interlock.events.json import as_text, clean, dumps, elements, members, parse
-from interlock.serving.cli.exchange import ExchangeError, exchange
+from interlock.events.json import clean, dumps
+from interlock.serving.cli.exchange import ExchangeError, list_models
 from interlock.serving.cli.options import NumberType, examples
 from interlock.serving.cli.sources import UrlRequest, fail, is_url
 from interlock.serving.settings import variable
@@ -111,9 +111,7 @@ def _findings(case: CaseResult) -> str:
 def _first_model(url: str, headers: Mapping[str, str], timeout: float) -> str:
     """Return the first model that the server lists, or end the command with a message."""
     try:
-        with exchange("GET", f"{url}/v1/models", headers, None, timeout) as answer:
-            listed = parse(answer.read())
+        names = [*list_models(url, headers, timeout)]
     except ExchangeError as error:
         fail(f"{url}: {error}")
-    names = [as_text(members(model).get("id")) for model in elements(members(listed).get("data"))]
     return names[0] if names else fail(f"{url}: the server lists no model; name one with --model")

@@ -12,9 +12,9 @@ from typing import Final, Literal, TypeAlias
 import click
 from attrs import evolve
 
-from interlock.events.json import as_text, dumps, elements, members, parse
+from interlock.events.json import dumps, members, parse
 from interlock.serving.build import build
-from interlock.serving.cli.exchange import ExchangeError, exchange
+from interlock.serving.cli.exchange import ExchangeError, exchange, list_models
 from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.survey import survey
@@ -81,7 +81,7 @@ def reason(upstreams: Iterable[Upstream]) -> str:
 def examine(url: str, key: str, model: str | None, fault: str) -> Iterator[ReportLine]:
     """Play the cases to the upstream behind a gateway, and yield the lines of the report; `fault` says why it lists no model."""
     headers = {"Authorization": f"Bearer {key}"}
-    windows = list_models(url, headers)
+    windows = list_models(url, headers, _TIMEOUT)
     names = ", ".join([*windows][:MAX_NAMES]) + (", …" if len(windows) > MAX_NAMES else "")
     yield "models", "yes" if windows else "no", f"{len(windows)}: {names}" if windows else fault or "the upstream lists none"
     chosen = model or next(iter(windows), None)
@@ -107,11 +107,3 @@ def accepts_late_system(url: str, headers: Mapping[str, str], model: str) -> tup
     if response.get("status") in ("completed", "incomplete"):
         return "yes", "it may come late: set late_system = true, unless the API is responses"
     return "-", "it must come first: the gateway sends a later one as a user's text"
-
-
-def list_models(url: str, headers: Mapping[str, str]) -> Mapping[str, int | None]:
-    """Return the context window of each model that a gateway lists, or None for an unknown one."""
-    with exchange("GET", f"{url}/v1/models", headers, None, _TIMEOUT) as answer:
-        listed = map(members, elements(members(parse(answer.read())).get("data")))
-    windows = {as_text(model.get("id")): model.get("max_model_len") for model in listed}
-    return {name: window if isinstance(window, int) else None for name, window in windows.items()}
