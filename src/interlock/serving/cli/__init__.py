@@ -1,10 +1,9 @@
 """The command `interlock`.
 
 main         the entry point, which names a missing package
-commands     the list of the commands, and `interlock replay`
+commands     the list of the commands, `interlock record`, and `interlock replay`
 serve        `interlock serve`: runs the server
 run_client   `interlock run`: a client, its settings, and a gateway for it
-record       `interlock record`: records what a server answers as a script
 check        `interlock check`: checks streams, and writes the findings as text, JSON or annotations
 exchange     one HTTP request, and its answer within a time limit
 view         `interlock view`: shows streams on a page

@@ -1,4 +1,4 @@
-"""The list of the commands, each imported when it is needed, and the command `interlock replay`."""
+"""The list of the commands, each imported when it is needed, and the commands `interlock record` and `interlock replay`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import click
 
 import interlock
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.serving.cli.options import FILE, dialect_option, examples
+from interlock.serving.cli.options import FILE, UPSTREAM, dialect_option, examples, options_of, required_upstreams, settings_of
+from interlock.serving.cli.sources import bind, fail
 
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "serving.cli.serve",
     "run": "serving.cli.run_client",
-    "record": "serving.cli.record",
+    "record": "serving.cli.commands",
     "doctor": "testing.conformance.doctor",
     "check": "serving.cli.check",
     "conformance": "testing.conformance.command",
@@ -92,6 +93,36 @@ def run() -> None:
         sys.exit(error.exit_code)
     except click.Abort as error:
         raise KeyboardInterrupt from error
+
+
+@click.command(epilog=examples("interlock record --upstream http://127.0.0.1:11434 -o weather.json"))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The script to write.",
+)
+@options_of("host", "port", *UPSTREAM)
+def record(output: Path, **_options: object) -> None:
+    """Record the answers of a server as a script.
+
+    Clients use the models of the server through this one. The script, a JSON file, has the users' messages and the answers, but
+    no keys and no headers.
+    """
+    from interlock.serving.build import build
+    from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder
+    from interlock.serving.http import server
+
+    settings = settings_of()
+    upstreams = required_upstreams(settings)
+    if output.suffix != ".json":
+        fail(f"-o {output}: a recorded script is JSON; choose a name that ends with .json")
+    listening = bind(server.listen, settings.host, settings.port)
+    app = build(settings, RecordingGateway(upstreams, recorder=ScriptRecorder(output)))
+    message = f"Recording {output} at {server.url_of(listening)}/v1"
+    server.serve(app, listening, on_ready=lambda: click.echo(message, err=True))
 
 
 @click.command(

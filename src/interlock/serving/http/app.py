@@ -241,12 +241,7 @@ class Api:
         return JsonResponse(InputTokens(input_tokens=count))
 
     async def compact(self, request: Request) -> Response:
-        """Compact a conversation to the user's messages and an encrypted summary of the whole.
-
-        Raises:
-            ApiError: 400 for an invalid body or a prompt that the engine does not accept; 500 if the engine fails.
-            ClientDisconnect: The client disconnects before the summary is complete.
-        """
+        """Compact a conversation to the user's messages and an encrypted summary of the whole."""
         parameters = await self._parameters(request, _compact_request)
         tenant = tenant_of(request)
         pending = PendingRun(self.service, parameters, tenant, NullWriter(), connection=request, summarizes=True)
@@ -299,11 +294,7 @@ class Api:
         return [codex_model(name, facts(name), index) for index, name in enumerate(filter(None, names))]
 
     async def retrieve_model(self, request: Request) -> Response:
-        """Return a model.
-
-        Raises:
-            ApiError: 404 for an unknown model.
-        """
+        """Return a model."""
         name = request.path_params["id"]
         if name not in (names := await self.service.engine.names()):
             raise no_such_model(name, names)
@@ -313,11 +304,7 @@ class Api:
         return JsonResponse({"status": "ok"})
 
     async def metrics(self, request: Request) -> Response:
-        """Return the metrics of all processes of the server for Prometheus.
-
-        Raises:
-            ApiError: 404 if `prometheus_client` is not installed.
-        """
+        """Return the metrics of all processes of the server for Prometheus."""
         page = await asyncio.to_thread(metrics.page, request.headers.get("accept", ""))
         if page is None:
             raise ApiError(404, "This server has no metrics: install interlock[metrics].")
@@ -325,11 +312,7 @@ class Api:
         return Response(text, headers={"content-type": media_type})
 
     async def ready(self, _request: Request) -> Response:
-        """Return 200 if the engine is ready.
-
-        Raises:
-            ApiError: 503 if none of its servers answers or the server drains.
-        """
+        """Return 200 if the engine is ready."""
         self.service.active_runs.require_open()
         try:
             await self.service.engine.require_ready()

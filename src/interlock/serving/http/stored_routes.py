@@ -60,11 +60,7 @@ class ResponseRoutes:
         ]
 
     async def retrieve(self, request: Request) -> ASGIApp:
-        """Return a response, or stream the events of a background response.
-
-        Raises:
-            ApiError: 400 for an invalid `starting_after`, or for events that are not stored; 404 for an unknown response.
-        """
+        """Return a response, or stream the events of a background response."""
         stored = await self._find_stored(request)
         if request.query_params.get("stream") != "true":
             return self._response(request, stored)
@@ -76,11 +72,7 @@ class ResponseRoutes:
         return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start), self.keep_alive)
 
     async def cancel(self, request: Request) -> ASGIApp:
-        """Cancel a background response; an ended one stays as it is.
-
-        Raises:
-            ApiError: 400 for a foreground response; 404 for an unknown one.
-        """
+        """Cancel a background response; an ended one stays as it is."""
         stored = await self._find_stored(request)
         if stored.response["background"] is not True:
             raise invalid(None, "Only a background response can be cancelled.")
@@ -88,21 +80,13 @@ class ResponseRoutes:
         return self._response(request, await self._find_stored(request))
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a response, after cancelling it if it has not ended.
-
-        Raises:
-            ApiError: 404 for an unknown response.
-        """
+        """Delete a response, after cancelling it if it has not ended."""
         stored = await self._find_stored(request)
         await self.archive.delete(tenant_of(request), stored)
         return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
 
     async def list_input(self, request: Request) -> ASGIApp:
-        """Return a page of the items that precede a response.
-
-        Raises:
-            ApiError: 400 for an invalid page; 404 for an unknown response.
-        """
+        """Return a page of the items that precede a response."""
         stored = await self._find_stored(request)
         return _page(stored.items, request.query_params)
 
@@ -136,11 +120,7 @@ class ConversationRoutes:
         ]
 
     async def create(self, request: Request) -> ASGIApp:
-        """Create a conversation.
-
-        Raises:
-            ApiError: 400 for an invalid body or item; 404 for a reference to an unknown item.
-        """
+        """Create a conversation."""
         first_items, metadata = read_conversation(await self.read(request))
         items = await self._resolve(request, (), first_items)
         conversation = StoredConversation(random_id("conv"), now(), metadata)
@@ -148,49 +128,29 @@ class ConversationRoutes:
         return _conversation(conversation, conversation.id)
 
     async def retrieve(self, request: Request) -> ASGIApp:
-        """Return a conversation, without its items.
-
-        Raises:
-            ApiError: 404 for an unknown conversation.
-        """
+        """Return a conversation, without its items."""
         conversation_id = request.path_params["id"]
         return _conversation(await self.service.archive.store.conversation(tenant_of(request), conversation_id), conversation_id)
 
     async def update(self, request: Request) -> ASGIApp:
-        """Replace the metadata of a conversation, and return the conversation.
-
-        Raises:
-            ApiError: 400 for an invalid body; 404 for an unknown conversation.
-        """
+        """Replace the metadata of a conversation, and return the conversation."""
         metadata, conversation_id = read_metadata(await self.read(request)), request.path_params["id"]
         conversation = await self.service.archive.store.update_conversation(tenant_of(request), conversation_id, metadata)
         return _conversation(conversation, conversation_id)
 
     async def delete(self, request: Request) -> ASGIApp:
-        """Delete a conversation, but not its responses.
-
-        Raises:
-            ApiError: 404 for an unknown conversation.
-        """
+        """Delete a conversation, but not its responses."""
         conversation_id = request.path_params["id"]
         if not await self.service.archive.store.delete_conversation(tenant_of(request), conversation_id):
             raise no_such_conversation(conversation_id)
         return JsonResponse({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
 
     async def list_items(self, request: Request) -> ASGIApp:
-        """Return a page of the items of a conversation.
-
-        Raises:
-            ApiError: 400 for an invalid page; 404 for an unknown conversation.
-        """
+        """Return a page of the items of a conversation."""
         return _page(await self._items(request), request.query_params)
 
     async def add_items(self, request: Request) -> ASGIApp:
-        """Append items to a conversation, and return the new items as a list.
-
-        Raises:
-            ApiError: 400 for an invalid body or item; 404 for an unknown conversation, or a reference to an unknown item.
-        """
+        """Append items to a conversation, and return the new items as a list."""
         items, conversation_id = read_conversation_items(await self.read(request)), request.path_params["id"]
         added = await self._resolve(request, await self._items(request), items)
         if await self.service.archive.store.add_items(tenant_of(request), conversation_id, added) is None:
@@ -198,11 +158,7 @@ class ConversationRoutes:
         return _page(added, {"order": "asc", "limit": str(MAX_LIMIT)})
 
     async def retrieve_item(self, request: Request) -> ASGIApp:
-        """Return an item of a conversation.
-
-        Raises:
-            ApiError: 404 for an unknown conversation or item.
-        """
+        """Return an item of a conversation."""
         item_id = request.path_params["item_id"]
         for item in await self._items(request):
             if item["id"] == item_id:
@@ -210,11 +166,7 @@ class ConversationRoutes:
         raise _no_such_item(item_id)
 
     async def delete_item(self, request: Request) -> ASGIApp:
-        """Remove an item from a conversation, and return the conversation.
-
-        Raises:
-            ApiError: 404 for an unknown conversation or item.
-        """
+        """Remove an item from a conversation, and return the conversation."""
         conversation_id, item_id = request.path_params["id"], request.path_params["item_id"]
         await self._items(request)
         conversation = await self.service.archive.store.delete_item(tenant_of(request), conversation_id, item_id)

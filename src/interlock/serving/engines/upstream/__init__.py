@@ -8,7 +8,6 @@ model_list          the models that an upstream lists
 survey              the models and faults of the upstreams when a gateway starts
 upstream_client     calls of an upstream: event streams, timeouts, retries, errors
 script_recorder     a gateway that records what upstreams answer, as a script
-observed_call       what a call of an upstream adds to the metrics and the traces
 http_client         HTTP/1.1: connections, TLS, proxies, limits
 connection_table    a connection to an upstream, as a table
 completions         what the requests and chunks of Chat Completions and of vLLM's completions have in common
@@ -16,7 +15,6 @@ call_names          the ids of calls and the names of functions, there and back
 chat_upstream       Chat Completions: requests and chunks
 chat_messages       Chat Completions: conversations as messages
 responses_upstream  Responses: requests and events
-tagged_reasoning    Chat Completions: reasoning between tags in the content
 vllm_upstream       vLLM's completions: prompts and outputs as tokens
 harmony_prompt      prompts of gpt-oss as tokens
 """

@@ -17,6 +17,7 @@ from interlock.events.call_extras import add_extras, extras_in, split_extras
 from interlock.events.chat import OLD_CALL
 from interlock.events.json import as_text, elements, members
 from interlock.events.parts import Json
+from interlock.fsm.deltas import Delta, Open, Usage
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import ChatParser, reasoning_of
 from interlock.serving.engines.engine import EngineOutput, Turn
@@ -35,8 +36,7 @@ from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.requests.tool_offer import ToolOffer
 
 if TYPE_CHECKING:
-    from interlock.parsers.families import Family, ParserSettings
-    from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning
+    from interlock.parsers.families import Family, FamilyParser, ParserSettings
 
 SAME: Final = frozenset(
     {
@@ -127,8 +127,6 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
 
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         if tagged.tool_parser is None:
-            from interlock.serving.engines.upstream.tagged_reasoning import TaggedReasoning  # noqa: PLC0415 - see above
-
             return cls(call, parser, names, None, None, TaggedReasoning(FamilyParser(model_family)))
         settings = ParserSettings.from_request(call.declared)
         settings.routing = routing
@@ -279,3 +277,32 @@ def _entry(value: object) -> dict[str, object]:
         "bytes": raw if is_raw else [*token.encode(errors="replace")],
         "logprob": max(LEAST_PROBABLE, min(logprob, 0.0)) if isinstance(logprob, int | float) and not isnan(logprob) else 0.0,
     }
+
+
+@define(eq=False)
+class TaggedReasoning:
+    """Finds the reasoning that a service sends in the content, between tags, with the parser of a family without calls."""
+
+    _parser: FamilyParser
+    _kind: str = field(default="message", init=False)
+    """The kind of the item to which the next text belongs."""
+
+    def feed(self, content: str) -> tuple[str, str]:
+        """Return the reasoning and the text that are certain after some content."""
+        return self._texts(self._parser.feed(Chunk(text=content)))
+
+    def flush(self) -> tuple[str, str]:
+        """Return the reasoning and the text that waited because they might have been the beginning of a tag."""
+        return self._texts(self._parser.end("stop", Usage()))
+
+    def _texts(self, deltas: list[Delta]) -> tuple[str, str]:
+        texts = {"reasoning": "", "message": ""}
+        for delta in deltas:
+            match delta:
+                case Open(kind):
+                    self._kind = kind
+                case str():
+                    texts[self._kind] += delta
+                case _:
+                    pass
+        return texts["reasoning"], texts["message"]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from attrs import Factory, define, evolve, field
 from msgspec.structs import replace
 
 from interlock.parsers import Chunk, Format
+from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
-from interlock.serving.engines.upstream.observed_call import ObservedCall
 from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream
 from interlock.serving.metrics import OTHER
@@ -173,6 +175,47 @@ def _faults(lists: Sequence[ModelList]) -> ApiError:
     """Return one error with the faults of several upstreams."""
     faults = [each.fault for each in lists if each.fault is not None]
     return evolve(faults[0], message=" ".join(dict.fromkeys(fault.message for fault in faults)))
+
+
+@define(eq=False)
+class ObservedCall:
+    """Adds a call of an upstream to the metrics and the traces; `model` is a label, and `span` is open until `end`."""
+
+    _upstream: Upstream
+    _model: str
+    _started_at: float = field(factory=monotonic, init=False)
+    _attributes: traces.Attributes = field(default=Factory(lambda self: self._describe(), takes_self=True), init=False)
+    span: traces.Span = field(
+        default=Factory(lambda self: traces.start(f"chat {self._model}", "CLIENT", self._attributes), takes_self=True),
+        init=False,
+    )
+
+    def _describe(self) -> traces.Attributes:
+        parts = urlsplit(self._upstream.client.url)
+        return {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": UPSTREAM_APIS[self._upstream.api].provider,
+            "gen_ai.request.model": self._model,
+            "server.address": parts.hostname,
+            "server.port": parts.port or (443 if parts.scheme == "https" else 80),
+        }
+
+    def end(self, outcome: EngineOutput | ApiError | None) -> None:
+        """End the call with its last output, with an error, or with None if the gateway has cancelled it."""
+        labels = [str(value) for value in self._attributes.values()]
+        error_type = ""
+        if isinstance(outcome, EngineOutput):
+            usage = {"input": outcome.input_tokens, "output": outcome.output_tokens}
+            for kind, tokens in usage.items():
+                if tokens:
+                    metrics.observe("gen_ai_client_token_usage", tokens, *labels, kind)
+            self.span.set({f"gen_ai.usage.{kind}_tokens": tokens for kind, tokens in usage.items()})
+            self.span.set({"gen_ai.response.finish_reasons": [str(outcome.finish_reason)]})
+        else:
+            error_type = "cancelled" if outcome is None else metrics.known_code(outcome.code, f"{outcome.status}")
+            self.span.fail(error_type)
+        metrics.observe("gen_ai_client_operation_duration_seconds", monotonic() - self._started_at, *labels, error_type)
+        self.span.end()
 
 
 @define(eq=False)
