@@ -218,18 +218,27 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
         tool_choice=_choice(body["tool_choice"]) if "tool_choice" in body else "auto",
         **{name: getattr(parameters, name) for name in Parameters.__struct_fields__ if name in body},
     )
+    _require_consistent(request, text_format)
+    return request
+
+
+def _require_consistent(request: ResponseRequest, text_format: Mapping[str, object]) -> None:
+    """Refuse parameters that are valid, but not together, and invalid JSON schemas."""
     conversation_id = request.conversation_id
     require_input(request.input, continues=request.previous_response_id is not None or conversation_id is not None)
     if conversation_id is not None:
         _require_compatible(request.previous_response_id, stored=request.store)
     _require_last_trigger(request.input)
-    declared = [*_walk_tools(request.tools)]
-    _require_distinct_names(declared)
-    _require_schemas(text_format, declared)
-    _require_chosen_tool(request.tool_choice, declared)
+    declared = [*_walk_tools(request.tools)] if request.tools else []
+    if declared:
+        _require_distinct_names(declared)
+    if text_format.get("type") == "json_schema":
+        require_json_schema("text.format.schema", text_format["schema"])
+    if declared or request.tool_choice != "auto":
+        _require_schemas(declared)
+        _require_chosen_tool(request.tool_choice, declared)
     if request.background and not request.store:
         raise invalid("background", "A background response needs 'store' to be true.")
-    return request
 
 
 def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
@@ -309,10 +318,8 @@ def _require_distinct_names(declared: Iterable[_DeclaredTool]) -> None:
             seen.add(name)
 
 
-def _require_schemas(text_format: Mapping[str, object], declared: Iterable[_DeclaredTool]) -> None:
-    """Refuse an invalid JSON schema in the output format or a strict function; other schemas are not checked."""
-    if text_format.get("type") == "json_schema":
-        require_json_schema("text.format.schema", text_format["schema"])
+def _require_schemas(declared: Iterable[_DeclaredTool]) -> None:
+    """Refuse an invalid JSON schema in a strict function; those of other functions are not checked."""
     for param, tool in declared:
         if tool["type"] == "function" and tool.get("strict") is True and tool.get("parameters") is not None:
             require_json_schema(f"{param}.parameters", tool["parameters"])
