@@ -46,7 +46,7 @@ class _Decompressor(Protocol):
 
 @define(eq=False)
 class Decoder:
-    """Decompresses one body, or the messages of one WebSocket connection."""
+    """Decompresses one body."""
 
     _name: str  # of the content coding
     _start: Callable[[], _Decompressor]  # creates the decompressor of the next member or frame
