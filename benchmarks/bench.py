@@ -1,4 +1,4 @@
-"""Interlock beside vLLM's own code, in one process; see docs/performance.md.
+"""Interlock beside vLLM's own code, in one process; see docs/evidence/performance.md.
 
     python benchmarks/bench.py [--only GROUP]
 

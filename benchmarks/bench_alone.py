@@ -1,4 +1,4 @@
-"""What the standalone server costs at 1 to 2,000 streams; see docs/performance.md.
+"""What the standalone server costs at 1 to 2,000 streams; see docs/evidence/performance.md.
 
     python benchmarks/bench_alone.py
     python benchmarks/bench_alone.py gateway    # this part alone

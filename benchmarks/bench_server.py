@@ -1,4 +1,4 @@
-"""CPU time of a vLLM server's process for each token, by route; see docs/performance.md.
+"""CPU time of a vLLM server's process for each token, by route; see docs/evidence/performance.md.
 
     PYTHONPATH=tests/support:tests/real_vllm python benchmarks/bench_server.py [--only CASE] [--streams N] [--repeats N]
 

@@ -4,7 +4,7 @@
 
 The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
 tests/support/store_fleet/loads.py has the clients. Postgres runs on this machine, and is skipped if it is not installed.
-The figures go to benchmarks/out/store.json; `benchmarks/write_docs.py` copies them to docs/performance/stores.md.
+The figures go to benchmarks/out/store.json; `benchmarks/write_docs.py` copies them to docs/evidence/performance/stores.md.
 """
 
 from __future__ import annotations

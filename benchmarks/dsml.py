@@ -1,4 +1,4 @@
-"""DeepSeek's markup as its models write it, read by Interlock and by vLLM's parsers; writes docs/families.md.
+"""DeepSeek's markup as its models write it, read by Interlock and by vLLM's parsers; writes docs/library/families.md.
 
     PYTHONPATH=tests/support python benchmarks/dsml.py
 
@@ -25,7 +25,7 @@ from speed.outputs import Stream
 from interlock.parsers import Chunk, FamilyParser
 from interlock.parsers.families import DEFAULT_REASONING, ParserSettings, family
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "library" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: dsml -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES: Final = ("deepseek_v32", "deepseek_v4", "deepseek_v41")
 PROPERTIES: Final = {"s": {"type": "string"}, "n": {"type": "integer"}}

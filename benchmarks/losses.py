@@ -1,4 +1,4 @@
-"""What vLLM's parsers lose beside Interlock's on the same inputs; writes docs/families.md.
+"""What vLLM's parsers lose beside Interlock's on the same inputs; writes docs/library/families.md.
 
     python benchmarks/losses.py
 
@@ -26,7 +26,7 @@ from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.patterns import wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "library" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.DOTALL)
 WORD: Final = re.compile(r"w\d+x")
 TOKENS: Final = (1, 3)

@@ -1,4 +1,4 @@
-"""How many malformed turns of models Interlock's and vLLM's parsers read; writes docs/families.md.
+"""How many malformed turns of models Interlock's and vLLM's parsers read; writes docs/library/families.md.
 
     PYTHONPATH=tests/support python benchmarks/recoveries.py
 
@@ -25,7 +25,7 @@ from vllm.tool_parsers import _TOOL_PARSERS_TO_REGISTER
 
 from interlock.parsers import Chunk, Tagged, parser_for
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "families.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "library" / "families.md"
 SECTION: Final = re.compile(r"(<!-- measured: recoveries -->\n).*?(<!-- end -->)", re.DOTALL)
 TOKENS: Final = (1, 3)
 

@@ -3,7 +3,7 @@
 32 streams at a time receive a token every 5 ms, and process it as the plugin in vLLM does: with its parser, the run, the driver
 and the writer of frames. One client reads each background response meanwhile. The figures are the CPU time of the process, with
 the threads of its store. They contain neither the server of the store nor the HTTP server, which in vLLM needs several times as
-much per token; see docs/performance.md.
+much per token; see docs/evidence/performance.md.
 """
 
 from __future__ import annotations

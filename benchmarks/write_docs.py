@@ -1,10 +1,10 @@
-"""Write the figures of docs/performance.md and of the pages in docs/performance/ again, from the last runs.
+"""Write the figures of docs/evidence/performance.md and of the pages in docs/evidence/performance/ again, from the last runs.
 
     python benchmarks/write_docs.py
 
 What stands between `<!-- figures: NAME -->` and `<!-- end -->` is replaced, as far as the last runs measured it; the rest of the
-pages is written by hand. In docs/performance.md NAME is a question, in docs/performance/figures.md a group of rows;
-docs/performance/bounds.md has the targets, and docs/operating.md the size of a gateway.
+pages is written by hand. In docs/evidence/performance.md NAME is a question, in docs/evidence/performance/figures.md a group of
+rows; docs/evidence/performance/bounds.md has the targets, and docs/guides/operating.md the size of a gateway.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from speed.targets import TARGETS
 Run = list[dict[str, Any]]
 
 HERE: Final = Path(__file__).parent
-PAGE: Final = HERE.parent / "docs" / "performance.md"
+PAGE: Final = HERE.parent / "docs" / "evidence" / "performance.md"
 STORE: Final = HERE / "out" / "store.json"
-PICTURES: Final = HERE.parent / "docs" / "performance"
+PICTURES: Final = HERE.parent / "docs" / "evidence" / "performance"
 STORES: Final = PICTURES / "stores.md"
 TABLES: Final = PICTURES / "figures.md"
 BOUNDS: Final = PICTURES / "bounds.md"
-GUIDE: Final = HERE.parent / "docs" / "operating.md"
+GUIDE: Final = HERE.parent / "docs" / "guides" / "operating.md"
 GATEWAY: Final = "500 streams of 20 text deltas a second, chat upstream"
 """The row of the gateway that the guide is about."""
 RUNS: Final = "latest", "server", "gateway", "alone"
@@ -67,7 +67,7 @@ def _stores(match: re.Match[str]) -> str:
 
 
 def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
-    """Fill in docs/performance.md and the pages of its tables and targets, and draw the pictures."""
+    """Fill in docs/evidence/performance.md and the pages of its tables and targets, and draw the pictures."""
 
     def answered(match: re.Match[str]) -> str:
         name = match[2]

@@ -3,7 +3,7 @@
     pip install fastapi uvicorn         # beside interlock
     python examples/fastapi_server.py --port 8002
 
-The model is a stand-in that writes text as Hermes and Qwen models do. docs/embedding.md explains this file.
+The model is a stand-in that writes text as Hermes and Qwen models do. docs/library/embedding.md explains this file.
 """
 
 from __future__ import annotations

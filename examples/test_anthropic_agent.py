@@ -3,7 +3,7 @@
     pip install '.[testing]' anthropic      # from a checkout of Interlock
     pytest examples/test_anthropic_agent.py
 
-docs/mock.md explains the fixture.
+docs/guides/mock.md explains the fixture.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The turns of the conformance through a gateway in front of vLLM without the plugin; writes docs/conformance/gateway.md.
+"""The turns of docs/evidence/conformance/gateway.md: through a gateway in front of vLLM without the plugin.
 
     .venv-vllm/bin/python benchmarks/turns/gateway_turns.py chat
 
-Findings are counted as for docs/conformance.md. The results of each API stay in benchmarks/out/conformance-gateway.json.
+Findings are counted as for docs/evidence/conformance.md. The results of each API stay in benchmarks/out/conformance-gateway.json.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import ToolServers
 
-PAGE: Final = ROOT / "docs" / "conformance" / "gateway.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "conformance" / "gateway.md"
 RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance-gateway.json"
 
 INTRODUCTION: Final = """\
 # Conformance through a gateway
 
 The turns of [the conformance](../conformance.md), played on {build} without the plugin, through
-a [gateway](../gateway.md) in front of it. `benchmarks/turns/gateway_turns.py chat` plays them again through one API of the
-upstream, and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
+a [gateway](../../guides/gateway.md) in front of it. `benchmarks/turns/gateway_turns.py chat` plays them again through one API of
+the upstream, and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
 
 What vLLM's own parser of `deepseek_v32` makes of a quoted marker depends on how the tokens arrive. On a busy machine, the stream
 of that turn once differed from the whole response through `chat` and `responses` (R19); when repeated, it did not.
@@ -77,7 +77,7 @@ def measure(api: str) -> dict[str, Played]:
 
 
 def page(results: Mapping[str, Mapping[str, Mapping[str, object]]]) -> Iterator[str]:
-    """Yield the lines of docs/conformance/gateway.md."""
+    """Yield the lines of docs/evidence/conformance/gateway.md."""
     yield INTRODUCTION.format(build=f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})")
     yield "| API | group | turns | errors | deviations | streams without a terminal event or `[DONE]` |"
     yield "|---|---|---:|---:|---:|---:|"

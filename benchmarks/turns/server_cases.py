@@ -1,4 +1,4 @@
-"""Runs `interlock conformance` against servers that run on this machine without a GPU, and writes docs/servers.md.
+"""Runs `interlock conformance` against servers that run on this machine without a GPU, and writes docs/evidence/servers.md.
 
     API='responses chat' .venv/bin/python benchmarks/turns/server_cases.py vllm agentic-api
 
@@ -30,7 +30,7 @@ from interlock.testing.conformance.command import headers_of, report_of
 from interlock.testing.conformance.player import NoAccessError, Player
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "servers.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "servers.md"
 RESULTS: Final = Path(__file__).with_suffix(".json")
 PEERS: Final = ROOT / ".venv-servers"
 INTERLOCK: Final = str(ROOT / ".venv" / "bin" / "interlock")
@@ -140,16 +140,16 @@ INTRODUCTION: Final = """\
 # Servers
 
 Which servers of the Responses API, Messages and Chat Completions send what the APIs promise? [`interlock
-conformance`](check.md#a-whole-server) ran its cases against these, on a CPU. The page shows what a client would meet; the notes
-quote the first finding of each kind. `benchmarks/turns/server_cases.py` runs them again and writes this page.
+conformance`](../guides/check.md#a-whole-server) ran its cases against these, on a CPU. The page shows what a client would meet;
+the notes quote the first finding of each kind. `benchmarks/turns/server_cases.py` runs them again and writes this page.
 
 Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
-[Messages and Chat Completions](dialects.md) for these), the whole answer agrees with the stream, and what was asked for was seen.
-One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how many faults
-there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is what the model
-did not do, or did not end in time, so nobody can tell: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no
-reasoning. [Deviations](check.md#errors-and-deviations) fail no case. Behind all gateways, the same embedded engine answers.
-[conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
+[Messages and Chat Completions](../guides/dialects.md) for these), the whole answer agrees with the stream, and what was asked for
+was seen. One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how
+many faults there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is
+what the model did not do, or did not end in time, so nobody can tell: SmolLM2, the small model in vLLM, calls a tool only if it
+must, and has no reasoning. [Deviations](../guides/check.md#errors-and-deviations) fail no case. Behind all gateways, the same
+embedded engine answers. [conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
 """
 
 
@@ -211,7 +211,7 @@ def _cause(case: Mapping[str, Any]) -> str:
 
 
 def page(results: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of docs/servers.md."""
+    """Yield the lines of docs/evidence/servers.md."""
     yield INTRODUCTION
     yield "| server | version | behind it | API | passes | fails | not served | not seen |"
     yield "|---|---|---|---|---:|---:|---:|---:|"

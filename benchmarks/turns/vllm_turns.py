@@ -1,4 +1,4 @@
-"""The same scripted turns against vLLM's own routes and against Interlock's, on the same build; writes docs/conformance.md.
+"""The same scripted turns against vLLM's own routes and Interlock's, on one build; writes docs/evidence/conformance.md.
 
     .venv-vllm/bin/python benchmarks/turns/vllm_turns.py harmony hermes
 
@@ -38,8 +38,8 @@ from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
 from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
 
-PAGE: Final = ROOT / "docs" / "conformance.md"
-TURNS_PAGE: Final = ROOT / "docs" / "conformance" / "turns.md"
+PAGE: Final = ROOT / "docs" / "evidence" / "conformance.md"
+TURNS_PAGE: Final = ROOT / "docs" / "evidence" / "conformance" / "turns.md"
 RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance.json"
 HARMONY_FLAGS: Final = ("--enable-auto-tool-choice", "--tool-call-parser", "openai")
 """The flags without which vLLM's other APIs have no calls of gpt-oss."""
@@ -59,15 +59,15 @@ INTRODUCTION: Final = """\
 # Conformance: vLLM's streams and Interlock's
 
 {turns} scripted turns, played on {build},
-once through vLLM's own routes and once through Interlock's [plugin](vllm.md). In both, vLLM is the engine, and a
-tiny model writes the tokens of [tests/real_vllm/turns.py](../tests/real_vllm/turns.py). `benchmarks/turns/vllm_turns.py` plays
+once through vLLM's own routes and once through Interlock's [plugin](../guides/vllm.md). In both, vLLM is the engine, and a
+tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm/turns.py). `benchmarks/turns/vllm_turns.py` plays
 them again and writes this page; with `hermes`, it plays one group, and keeps the figures of the others.
 So groups may come from different runs.
 
 ## Responses
 
-[`interlock check`](check.md) judges each stream. An **error** breaks the published contract or a known client. A **deviation**
-breaks a rule, but every tested client accepts it, or a well-known service sends it; most of vLLM's are about fields
+[`interlock check`](../guides/check.md) judges each stream. An **error** breaks the published contract or a known client. A
+**deviation** breaks a rule, but every tested client accepts it, or a well-known service sends it; most of vLLM's are about fields
 ([R14](rules.md#r14)), such as a null that the API omits. R19 counts turns whose response differs when it is not streamed.
 """
 
@@ -75,7 +75,8 @@ GROUPS: Final = """\
 ### By group
 
 The turns of *harmony* are in the format of gpt-oss: well-formed, truncated, malformed, and with hosted tools. In *text with
-markers*, calls and reasoning are text between markers. Each other group has the format of one [family](families.md) of models.
+markers*, calls and reasoning are text between markers. Each other group has the format of one [family](../library/families.md) of
+models.
 """
 
 OTHERS: Final = """\
@@ -90,8 +91,8 @@ malformed output.
 OTHER_RULES: Final = """\
 ### Turns that break a rule
 
-[dialects.md](dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed. vLLM breaks M3
-where reasoning begins without a `signature`, and C7 where reasoning comes in `reasoning` alone.
+[dialects.md](../guides/dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed. vLLM
+breaks M3 where reasoning begins without a `signature`, and C7 where reasoning comes in `reasoning` alone.
 """
 
 
@@ -171,7 +172,7 @@ Sides: TypeAlias = Mapping[str, Mapping[ApiName, Mapping[str, Played]]]
 
 
 def page(build: str, sides: Sides) -> Iterator[str]:
-    """Yield the lines of docs/conformance.md."""
+    """Yield the lines of docs/evidence/conformance.md."""
     vllm, interlock = sides["vllm"]["responses"], sides["interlock"]["responses"]
     yield INTRODUCTION.format(turns=len(vllm), build=build)
     yield "| | vLLM | Interlock |"
@@ -241,7 +242,7 @@ def _others(sides: Sides) -> Iterator[str]:
 
 
 def turns_page(sides: Sides) -> Iterator[str]:
-    """Yield the lines of docs/conformance/turns.md."""
+    """Yield the lines of docs/evidence/conformance/turns.md."""
     yield "# Conformance, turn by turn"
     yield ""
     yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. *Other content*:"

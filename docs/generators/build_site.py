@@ -47,51 +47,51 @@ NAV: Nav = [
     {"Interlock": "index.md"},
     {
         "Use it": [
-            {"API coverage": "api.md"},
-            {"Messages and Chat Completions": "dialects.md"},
-            {"Codex and other clients": "clients.md"},
-            {"Recipes": "recipes.md"},
-            {"Hosted tools": "tools.md"},
-            {"Conversations and state": "state.md"},
-            {"WebSocket mode": "websocket.md"},
+            {"API coverage": "guides/api.md"},
+            {"Messages and Chat Completions": "guides/dialects.md"},
+            {"Agents and other clients": "guides/agents.md"},
+            {"Upstreams": "guides/upstreams.md"},
+            {"Hosted tools": "guides/tools.md"},
+            {"Conversations and state": "guides/state.md"},
+            {"WebSocket mode": "guides/websocket.md"},
         ]
     },
     {
         "Operate it": [
-            {"A guide": "operating.md"},
-            {"The server": "serving.md"},
-            {"The gateway": "gateway.md"},
-            {"In vLLM": "vllm.md"},
-            {"Stores": "stores.md"},
-            {"Metrics and traces": "metrics.md"},
-            {"Security": "security.md"},
+            {"A guide": "guides/operating.md"},
+            {"The server": "guides/serving.md"},
+            {"The gateway": "guides/gateway.md"},
+            {"In vLLM": "guides/vllm.md"},
+            {"Stores": "guides/stores.md"},
+            {"Metrics and traces": "guides/metrics.md"},
+            {"Security": "guides/security.md"},
         ]
     },
     {
         "Embed it": [
-            {"The library": "embedding.md"},
-            {"The engine alone": "engine.md"},
-            {"Your own engine": "engines.md"},
-            {"Families of models": "families.md"},
+            {"The library": "library/embedding.md"},
+            {"The engine alone": "library/engine.md"},
+            {"Your own engine": "library/engines.md"},
+            {"Families of models": "library/families.md"},
         ]
     },
     {
         "Check streams": [
-            {"interlock check": "check.md"},
-            {"The viewer": "viewer.md"},
-            {"Testing a client": "testing.md"},
-            {"Testing an agent": "mock.md"},
+            {"interlock check": "guides/check.md"},
+            {"The viewer": "guides/viewer.md"},
+            {"Testing a client": "guides/testing.md"},
+            {"Testing an agent": "guides/mock.md"},
         ]
     },
     {
         "Change it": [
-            {"Design": "design.md"},
-            {"Lifecycles": "lifecycles.md"},
-            {"Adding an item kind": "adding-a-kind.md"},
-            {"Adding an API in front": "adding-an-api.md"},
+            {"Design": "design/design.md"},
+            {"Lifecycles": "design/lifecycles.md"},
+            {"Adding an item kind": "design/adding-a-kind.md"},
+            {"Adding an API in front": "design/adding-an-api.md"},
         ]
     },
-    {"Evidence": "evidence.md"},
+    {"Evidence": "evidence/evidence.md"},
 ]
 """The pages by reader. The others are linked from these."""
 

@@ -56,7 +56,7 @@ from interlock.serving.tools import container_table as container
 
 ROOT = Path(__file__).parents[2]
 
-WRITTEN = "../../tests/support/corpus_streams/recordings.py"
+WRITTEN = "../../../tests/support/corpus_streams/recordings.py"
 sys.path.append(str(ROOT / "tests" / "support"))
 from corpus_streams.recordings import RECORDINGS  # noqa: E402 - the path comes first
 from recovery.recordings import rows as malformed_cases  # noqa: E402 - the path comes first
@@ -105,7 +105,7 @@ GRAMMAR = {
 }
 """The modules that declare lifecycles with sections of their own."""
 
-LIFECYCLES = Path("docs", "lifecycles")
+LIFECYCLES = Path("docs", "design", "lifecycles")
 
 WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edges) == 1]
 """The kinds of item whose lifecycle has one edge: a page describes them together."""
@@ -129,7 +129,7 @@ PAGE_OF: Mapping[str, str] = {
 
 
 def place_of(name: str) -> str:
-    """Return where the pages describe a machine, from `docs/lifecycles/`."""
+    """Return where the pages describe a machine, from `docs/design/lifecycles/`."""
     return f"{PAGE_OF[name]}.md#{name}"
 
 
@@ -143,31 +143,31 @@ def generated() -> dict[Path, str]:
     files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(
         [*stream_graphs().values(), *(process_graphs()[name] for name in DIALECT_APIS)]
     )
-    index = Path("docs", "lifecycles.md")
+    index = Path("docs", "design", "lifecycles.md")
     files[index] = _filled((ROOT / index).read_text(encoding="utf-8"), "all lifecycles", _index())
     readme = Path("README.md")
     files[readme] = _filled((ROOT / readme).read_text(encoding="utf-8"), "figures", _figures())
-    rules = Path("docs", "rules.md")
+    rules = Path("docs", "evidence", "rules.md")
     files[rules] = _filled((ROOT / rules).read_text(encoding="utf-8"), "rules", _rules())
-    dialects = Path("docs", "dialects.md")
+    dialects = Path("docs", "guides", "dialects.md")
     page = _filled((ROOT / dialects).read_text(encoding="utf-8"), "M", _dialect_rules("M"))
     files[dialects] = _filled(page, "C", _dialect_rules("C"))
-    families = Path("docs", "families.md")
+    families = Path("docs", "library", "families.md")
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     page = _filled(page, "names", _names())
     files[families] = _filled(page, "framing", _framings())
-    files |= {Path("docs", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
-    files[Path("docs", "architecture.svg")] = architecture.drawing()
-    files[Path("docs", "request.svg")] = architecture.journey()
-    files[Path("docs", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
-    malformed = Path("docs", "conformance", "recovery.md")
+    files |= {Path("docs", "library", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
+    files[Path("docs", "design", "architecture.svg")] = architecture.drawing()
+    files[Path("docs", "design", "request.svg")] = architecture.journey()
+    files[Path("docs", "guides", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
+    malformed = Path("docs", "evidence", "conformance", "recovery.md")
     cases = ("| case | the model writes | the client receives |", "|---|---|---|", *malformed_cases())
     files[malformed] = _filled((ROOT / malformed).read_text(encoding="utf-8"), "cases", iter(cases))
-    clients = Path("docs", "clients.md")
+    clients = Path("docs", "guides", "agents.md")
     files[clients] = _filled((ROOT / clients).read_text(encoding="utf-8"), "tested with", tested.table())
-    embedding = Path("docs", "embedding.md")
+    embedding = Path("docs", "library", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
-    serving, vllm = Path("docs", "serving.md"), Path("docs", "vllm.md")
+    serving, vllm = Path("docs", "guides", "serving.md"), Path("docs", "guides", "vllm.md")
     flags = [name for name, each in settings.options().items() if each.has_flag]
     files[serving] = _filled((ROOT / serving).read_text(encoding="utf-8"), "settings", _settings(flags, settings.flag))
     plugin = [name for name, each in settings.options().items() if name in PLUGIN_FIELDS or not each.has_flag]
@@ -231,7 +231,7 @@ def _declared(name: str) -> str:
     """Link the module that declares a table."""
     module = MODULES.get(name) or next(file for file, kinds in GRAMMAR.items() if name in {one.name for one in kinds})
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
-    return f"Declared in [{path}](../../src/interlock/{path})."
+    return f"Declared in [{path}](../../../src/interlock/{path})."
 
 
 def _shown(name: str, graph: Graph) -> Iterator[str]:
@@ -275,7 +275,7 @@ def _whole_section() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield "Declared in [fsm/lifecycles/client_calls.py](../../src/interlock/fsm/lifecycles/client_calls.py)."
+    yield "Declared in [fsm/lifecycles/client_calls.py](../../../src/interlock/fsm/lifecycles/client_calls.py)."
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
@@ -443,7 +443,7 @@ def _filled(page: str, what: str, lines: Iterator[str]) -> str:
 
 def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
-    pages = ("conformance.md", "performance/bounds.md", "performance/figures.md")
+    pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md")
     conformance, performance, figures = ((DOCS / page).read_text("utf-8") for page in pages)
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"
@@ -451,9 +451,9 @@ def _figures() -> Iterator[str]:
     for name, row in (
         ("turns without an error", "turns without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
-        ("[errors](docs/check.md#errors-and-deviations), which break the contract or a client", "errors"),
+        ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),
         (
-            "[deviations](docs/check.md#errors-and-deviations), which tested clients accept or well-known services send",
+            "[deviations](docs/guides/check.md#errors-and-deviations), which tested clients accept or well-known services send",
             "deviations",
         ),
     ):

@@ -1,4 +1,4 @@
-"""Write the specification for programs in other languages: the tables, the rules and test vectors, as JSON (docs/porting.md).
+"""Write the specification for other languages: the tables, rules and test vectors, as JSON (docs/library/porting.md).
 
 python docs/generators/specification.py FOLDER
 """

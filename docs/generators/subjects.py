@@ -207,8 +207,8 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         triggers=("ask", "ask", "cancel", "end", "ask", "leave", "end"),
     ),
     "steering": Subject(
-        "Over a [WebSocket](../websocket.md#steering), a client can send input for a response that runs. The response ends at "
-        "the next boundary of its output, and a successor goes on with the input. Each response has its own steering. "
+        "Over a [WebSocket](../../guides/websocket.md#steering), a client can send input for a response that runs. The response "
+        "ends at the next boundary of its output, and a successor goes on with the input. Each response has its own steering. "
         "Accepted input becomes part of a successor, or goes back to the client.",
         triggers=("steer", "steer", "require", "continue", "create"),
     ),
@@ -224,32 +224,32 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         triggers=("ready", "stop", "idle", "close"),
     ),
     "container": Subject(
-        "A container of the [code interpreter](../tools.md#code-interpreter) is a process that keeps the variables of one call "
-        "for the next. Calls of one container take turns. Code that exceeds a limit ends it, because such code may have stopped "
-        "anywhere.",
+        "A container of the [code interpreter](../../guides/tools.md#code-interpreter) is a process that keeps the variables of "
+        "one call for the next. Calls of one container take turns. Code that exceeds a limit ends it, because such code may "
+        "have stopped anywhere.",
         triggers=("run", "end", "run", "end", "drop"),
     ),
     "async_call": Subject(
-        "A call of an [async tool](../tools.md#async-tools) in a conversation, as the model reads it. Engines require an output "
-        "next to each call, so the model reads there that the tool still runs, unless the client's own output comes next. A late "
-        "output follows the call, which is repeated for it; what the model has read before does not change.",
+        "A call of an [async tool](../../guides/tools.md#async-tools) in a conversation, as the model reads it. Engines require "
+        "an output next to each call, so the model reads there that the tool still runs, unless the client's own output comes "
+        "next. A late output follows the call, which is repeated for it; what the model has read before does not change.",
         triggers=("continue", "answer", "continue", "end"),
     ),
     "upstream_connection": Subject(
-        "A connection of a [gateway](../gateway.md) to its upstream. It has one request at a time, and is kept for the next one "
-        "for a few seconds after a whole answer. Bytes that arrive while no request waits for them close it.",
+        "A connection of a [gateway](../../guides/gateway.md) to its upstream. It has one request at a time, and is kept for "
+        "the next one for a few seconds after a whole answer. Bytes that arrive while no request waits for them close it.",
         triggers=("send", "head", "end", "send", "head", "close"),
     ),
     "messages": Subject(
-        "The transducer that writes Anthropic's [Messages](../dialects.md) from the events of a response. Its triggers are what "
-        "the events say, and its effects make the events of the other API. At most one block is open: what the server's tools "
-        "have to say meanwhile is held until the block ends.",
+        "The transducer that writes Anthropic's [Messages](../../guides/dialects.md) from the events of a response. Its "
+        "triggers are what the events say, and its effects make the events of the other API. At most one block is open: what "
+        "the server's tools have to say meanwhile is held until the block ends.",
         triggers=("begin", "think", "think", "seal", "text", "text", "use", "close", "result", "call", "argue", "close", "end"),
     ),
     "chat": Subject(
-        "The transducer that writes OpenAI's [Chat Completions](../dialects.md) from the events of a response. Its triggers are "
-        "what the events say, and its effects make chunks. The calls of the server's tools and their results have no place in "
-        "this API, so their triggers have no effect.",
+        "The transducer that writes OpenAI's [Chat Completions](../../guides/dialects.md) from the events of a response. Its "
+        "triggers are what the events say, and its effects make chunks. The calls of the server's tools and their results have "
+        "no place in this API, so their triggers have no effect.",
         triggers=("begin", "think", "seal", "text", "close", "call", "argue", "argue", "close", "end"),
     ),
     **{

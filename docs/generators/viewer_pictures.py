@@ -1,4 +1,4 @@
-"""Take the pictures of docs/viewer.md again. It needs what `make test-viewer` installs.
+"""Take the pictures of docs/guides/viewer.md again. It needs what `make test-viewer` installs.
 
 python docs/generators/viewer_pictures.py
 """
@@ -27,7 +27,7 @@ from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 ROOT = Path(__file__).parents[2]
-PICTURES = ROOT / "docs" / "viewer"
+PICTURES = ROOT / "docs" / "guides" / "viewer"
 SEARCH = ROOT / "examples" / "recordings" / "web-search.jsonl"
 ASK = {"model": "interlock-embedded", "input": "Tell me what an interlocking is, and why it is called so", "stream": True}
 
@@ -61,7 +61,7 @@ def take(
     page.wait_for_timeout(400)
     page.screenshot(path=PICTURES / f"{name}.png")
     page.close()
-    print(f"docs/viewer/{name}.png")
+    print(f"docs/guides/viewer/{name}.png")
 
 
 def in_messages(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What a server for your own engine needs: `build(Settings(), engine)` returns an ASGI application. docs/engines.md has one."""
+"""A server for your own engine: `build(Settings(), engine)` returns an ASGI application. docs/library/engines.md has one."""
 
 try:
     from interlock.serving.build import build

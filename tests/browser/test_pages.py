@@ -206,6 +206,6 @@ def test_fifty_thousand_events_are_folded_stepped_through_and_searched(open_page
 
 
 def test_the_sample_of_the_docs_opens_from_the_disk(open_page) -> None:
-    page = open_page((ROOT / "docs" / "viewer" / "out.html").as_uri())
+    page = open_page((ROOT / "docs" / "guides" / "viewer" / "out.html").as_uri())
     expect(page.locator(".where")).to_contain_text("event 0 of 34")
     expect(page.locator(".pill")).to_have_text("legal")

@@ -19,7 +19,7 @@ from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.harmony_tokens import encoding
 from interlock.serving.settings import ModelFacts
 
-PAGE = (ROOT / "docs" / "clients.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "agents.md").read_text()
 CODEX = [str(HERE / "node_modules" / ".bin" / "codex"), "exec"]
 FREELY = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
 

@@ -135,7 +135,7 @@ def test_every_metric_and_label_of_the_dashboard_and_the_alerts_exists() -> None
 
 
 def test_the_guide_has_the_alerts_as_they_are() -> None:
-    page = (ROOT / "docs" / "operating.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
     (text,) = re.findall(r"```yaml\n(- alert: .*?)```", page, flags=re.DOTALL)
     assert [{"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in yaml.safe_load(text)] == [
         {"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in ALERTS

@@ -416,10 +416,10 @@ def test_every_shape_is_read_as_it_is_meant(tools, reasoning, size):
         assert shape.fits(calls, " ".join(item.text for item in read if item.kind != "function_call")), shape
 
 
-# docs/families.md says how a family is added: the family of its example is added from the page's own text
+# docs/library/families.md says how a family is added: the family of its example is added from the page's own text
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "families.md"
+PAGE = Path(__file__).parents[2] / "docs" / "library" / "families.md"
 NAME = "parrot"
 
 

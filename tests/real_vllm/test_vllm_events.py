@@ -97,12 +97,12 @@ def test_a_turn_is_legal_with_the_context_that_parses(server, turn):
 
 
 def test_the_page_says_how_many_turns_of_the_comparison_were_played():
-    page = (DOCS / "conformance" / "turns.md").read_text("utf-8").partition("\n## Messages")[0]
+    page = (DOCS / "evidence" / "conformance" / "turns.md").read_text("utf-8").partition("\n## Messages")[0]
     compared = re.findall(r"^\| ([^|]+?) \| ", page.partition("|---")[2], re.MULTILINE)
     played = {turn.name for _, _, turn in (*TURNS, *WITH_FLAGS)}
     always = {turn.name for server, _, turn in TURNS if server not in NIGHTLY}
     assert {*compared} - played == set()
-    page = (DOCS / "engine.md").read_text("utf-8")
+    page = (DOCS / "library" / "engine.md").read_text("utf-8")
     assert f"{len({*compared} & always)} of the {len(compared)} of [the comparison]" in page
 
 

@@ -1,4 +1,4 @@
-// A reader of the specification that knows nothing of Interlock but docs/porting.md: node reader.mjs FOLDER.
+// A reader of the specification that knows nothing of Interlock but docs/library/porting.md: node reader.mjs FOLDER.
 // It walks every table, judges the order of the items in every stream by the tables alone, and writes what disagrees with the vectors.
 
 import { readFileSync } from "node:fs";

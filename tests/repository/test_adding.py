@@ -1,4 +1,4 @@
-"""docs/adding-a-kind.md is complete and true: its changes, applied to a copy of the package, make the kind that it adds."""
+"""The pages docs/design/adding-*.md are complete and true: their changes, applied to a copy of the package, add what they say."""
 
 import re
 
@@ -7,7 +7,7 @@ from page_changes import ROOT, changed_package, changes, run_tests
 
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 
-KIND = (ROOT / "docs" / "adding-a-kind.md").read_text("utf-8")
+KIND = (ROOT / "docs" / "design" / "adding-a-kind.md").read_text("utf-8")
 
 
 def test_a_kind_is_added_in_four_files():
@@ -22,15 +22,15 @@ def test_the_changes_of_the_page_add_the_kind(tmp_path):
 
 def test_the_names_in_the_rest_are_in_the_files_that_it_links():
     for step in re.split(r"^\d\. ", KIND.partition("## The rest")[2], flags=re.MULTILINE):
-        files = [(ROOT / "docs" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
+        files = [(ROOT / "docs" / "design" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
         missing = [name for name in re.findall(r"`(_?[A-Z][A-Z_]+)`", step) if not any(name in text for text in files)]
         assert missing == []
 
 
-# docs/adding-an-api.md is complete and true: its changes, applied to a copy of the package, pass its tests
+# An API in front, with the tests of its page
 
 
-API = (ROOT / "docs" / "adding-an-api.md").read_text("utf-8")
+API = (ROOT / "docs" / "design" / "adding-an-api.md").read_text("utf-8")
 
 
 def test_an_api_is_added_in_six_files():
@@ -48,15 +48,15 @@ def test_the_changes_of_the_page_add_the_api(tmp_path):
 
 def test_the_names_in_the_rest_of_the_api_are_in_the_files_that_it_links():
     for step in re.split(r"^\d\. ", API.partition("## The rest")[2], flags=re.MULTILINE):
-        files = [(ROOT / "docs" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
+        files = [(ROOT / "docs" / "design" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
         missing = [name for name in re.findall(r"`(_?[A-Z][A-Za-z_]+)`", step) if not any(name in text for text in files)]
         assert missing == []
 
 
-# docs/adding-an-upstream.md is complete and true: its changes, applied to a copy of the package, pass its tests
+# An API of upstreams
 
 
-UPSTREAM = (ROOT / "docs" / "adding-an-upstream.md").read_text("utf-8")
+UPSTREAM = (ROOT / "docs" / "design" / "adding-an-upstream.md").read_text("utf-8")
 
 
 @pytest.mark.long
@@ -69,6 +69,6 @@ def test_the_changes_of_the_page_add_the_upstream(tmp_path):
 
 
 def test_the_page_of_the_gateway_has_every_api():
-    page = (ROOT / "docs" / "gateway.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "gateway.md").read_text("utf-8")
     table = page.partition("| `--upstream-api` | the upstream |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == [*UPSTREAM_APIS]

@@ -126,9 +126,9 @@ def test_what_the_sentences_count() -> None:
 
 
 def test_every_question_has_its_place_on_the_page() -> None:
-    questions = re.findall("<!-- figures: (.+?) -->", (DOCS / "performance.md").read_text("utf-8"))
+    questions = re.findall("<!-- figures: (.+?) -->", (DOCS / "evidence" / "performance.md").read_text("utf-8"))
     assert {*questions} == {*QUESTIONS, "machine"}
-    assert "<!-- figures: targets -->" in (DOCS / "performance" / "bounds.md").read_text("utf-8")
+    assert "<!-- figures: targets -->" in (DOCS / "evidence" / "performance" / "bounds.md").read_text("utf-8")
 
 
 def test_the_targets_of_the_standalone_server_are_read_from_its_rows() -> None:

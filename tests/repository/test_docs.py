@@ -34,14 +34,16 @@ def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
 
 @pytest.mark.long
 def test_no_page_is_left_of_a_table_that_is_gone(generated) -> None:
-    assert {path.relative_to(ROOT) for path in (DOCS / "lifecycles").iterdir()} == {
-        path for path in generated if path.parent == Path("docs", "lifecycles")
+    assert {path.relative_to(ROOT) for path in (DOCS / "design" / "lifecycles").iterdir()} == {
+        path for path in generated if path.parent == Path("docs", "design", "lifecycles")
     }
 
 
 def sections(generated):
     """The sections of the pages of the machines, by their headings."""
-    pages = [text for path, text in generated.items() if path.parent == Path("docs", "lifecycles") and path.suffix == ".md"]
+    pages = [
+        text for path, text in generated.items() if path.parent == Path("docs", "design", "lifecycles") and path.suffix == ".md"
+    ]
     return {section.partition("\n")[0].strip("`"): section for page in pages for section in page.split("\n## ")[1:]}
 
 
@@ -68,7 +70,7 @@ def test_one_section_has_the_picture_and_an_example_of_every_kind_that_comes_who
 
 
 def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> None:
-    page = (DOCS / "rules.md").read_text("utf-8")
+    page = (DOCS / "evidence" / "rules.md").read_text("utf-8")
     assert re.findall(r'^<a id="(r\w+)"></a>$', page, flags=re.MULTILINE) == [number.lower() for number in RULES]
     assert re.findall(r"^### (R\w+): (.*)$", page, flags=re.MULTILINE) == [(rule.number, rule.name) for rule in RULES.values()]
     deviations = {name for name, each in DEVIATIONS.items() if each.rule in RULES}
@@ -76,7 +78,7 @@ def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> 
 
 
 def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None:
-    page = (DOCS / "dialects.md").read_text("utf-8")
+    page = (DOCS / "guides" / "dialects.md").read_text("utf-8")
     assert [*DIALECT_RULES] == [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
     rows = re.findall(r"^\| ([MC]\d+) \| (.*) \| .* \|$", page, flags=re.MULTILINE)
     assert rows == [(rule.number, rule.says) for rule in DIALECT_RULES.values()]
@@ -114,4 +116,4 @@ def test_links_into_a_page_lead_to_a_heading_of_it(page) -> None:
 
 def test_the_index_lists_every_page() -> None:
     index = (DOCS / "README.md").read_text("utf-8")
-    assert [page.name for page in DOCS.glob("*.md") if page.name != "README.md" and f"]({page.name})" not in index] == []
+    assert [page.name for page in DOCS.glob("*/*.md") if f"]({page.parent.name}/{page.name})" not in index] == []

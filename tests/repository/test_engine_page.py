@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "engine.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "library" / "engine.md").read_text("utf-8")
 SOURCE = ROOT / "src" / "interlock"
 FOLDERS = re.findall(r"^\| \[`(\w+)/`\]", PAGE, re.MULTILINE)
 MODULES = ["__init__.py", "embedding.py", "lazy.py"]
@@ -43,7 +43,7 @@ def test_the_files_import_the_packages_that_the_page_names() -> None:
 # The page about a server of one's own: its pieces of code run, one after another, and make a legal stream
 
 
-EMBEDDING_PAGE = (Path(__file__).parents[2] / "docs" / "embedding.md").read_text("utf-8")
+EMBEDDING_PAGE = (Path(__file__).parents[2] / "docs" / "library" / "embedding.md").read_text("utf-8")
 
 
 def test_the_pieces_of_code_run_one_after_another() -> None:

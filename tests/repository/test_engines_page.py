@@ -11,7 +11,7 @@ from interlock.serving.build import build
 from interlock.serving.settings import Settings
 from interlock.testing import assert_legal
 
-PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "library" / "engines.md").read_text("utf-8")
 ASK = {"model": "parrot", "input": "Polly wants a cracker."}
 
 

@@ -335,7 +335,7 @@ def test_every_code_of_an_error_is_a_label() -> None:
 
 
 def test_the_page_of_the_documentation_has_every_metric() -> None:
-    text = (DOCS / "metrics.md").read_text("utf-8")
+    text = (DOCS / "guides" / "metrics.md").read_text("utf-8")
     for metric in metrics.METRICS.values():
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         assert f"| `{metric.name}` | {metric.type} | {labels} | {metric.meaning} |" in text

@@ -1,4 +1,4 @@
-"""What is expected of the kind that docs/adding-a-kind.md adds: `test_adding.py` runs this where the package has it."""
+"""What is expected of the kind that docs/design/adding-a-kind.md adds: `test_adding.py` runs this where the package has it."""
 
 import json
 import os

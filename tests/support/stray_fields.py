@@ -36,7 +36,7 @@ The object is named by its `type`, or else by the field that contains it.
 
 
 def stray_fields(body):
-    """Return the paths of an event's unknown fields, such as `item.content[0].text` (rule R14 in docs/rules.md).
+    """Return the paths of an event's unknown fields, such as `item.content[0].text` (rule R14 in docs/evidence/rules.md).
 
     Raises:
         UnknownEventError: The package has no event of that name.

@@ -86,7 +86,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.long
 @pytest.mark.parametrize("page", ["check.md", "testing.md"])
 def test_the_examples_in_python_give_what_the_page_says(page):
-    text = re.sub(r"^```.*$", "", (ROOT / "docs" / page).read_text("utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^```.*$", "", (ROOT / "docs" / "guides" / page).read_text("utf-8"), flags=re.MULTILINE)
     examples = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
     failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert (failed, tried > 0) == (0, True)
@@ -94,7 +94,7 @@ def test_the_examples_in_python_give_what_the_page_says(page):
 
 def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
     monkeypatch.chdir(ROOT)
-    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "check.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "guides" / "check.md").read_text(), re.DOTALL)
     examples = [example.partition("\n") for block in blocks for example in block.split("$ ")[1:]]
     assert len(examples) == 4
     for line, _, expected in examples:
@@ -114,7 +114,7 @@ def test_the_example_streams_are_those_of_the_corpus():
 # The examples on the page of the mock are tests that pass, and its file is served
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "mock.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "mock.md").read_text("utf-8")
 FAILING = """
 import httpx
 

@@ -65,7 +65,7 @@ def test_every_stream_is_legal_and_every_edge_fires(monkeypatch):
         **{kind: len(lifecycle.edges) for kind, lifecycle in DECLARED.items.items()},
     }
     assert proof.holds
-    page = (Path(__file__).parents[2] / "docs" / "proof.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "evidence" / "proof.md").read_text("utf-8")
     assert f"{proof.states:,} states, up to {proof.inputs} inputs in each, {proof.transitions:,} transitions\n" in page
     assert f"{proof.streams:,} different streams with {proof.events:,} events, judged in " in page
 

@@ -123,7 +123,7 @@ def to_json(graph: Graph) -> str:
 
 
 def written_tables(graphs: Iterable[Graph]) -> str:
-    """Return several graphs as one JSON object, with a line for each; docs/porting.md explains it."""
+    """Return several graphs as one JSON object, with a line for each; docs/library/porting.md explains it."""
     lines = (f"{json.dumps(graph.name)}: {json.dumps(_document(graph), separators=(',', ':'))}" for graph in graphs)
     return '{"version": 1, "tables": {\n' + ",\n".join(lines) + "\n}}\n"
 

@@ -7,7 +7,7 @@ whose effects make the events of the other API, so that a stream in that API is 
     messages    Anthropic's Messages
     chat        OpenAI's Chat Completions
 
-docs/adding-an-api.md adds an API.
+docs/design/adding-an-api.md adds an API.
 """
 
 from __future__ import annotations

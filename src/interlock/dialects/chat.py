@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions as a transducer (rules C1 to C9, docs/dialects.md).
+"""OpenAI's Chat Completions as a transducer (rules C1 to C9, docs/guides/dialects.md).
 
 A call of a tool of the server, and its result, have no place in the API and are not shown.
 """

@@ -1,4 +1,4 @@
-"""Anthropic's Messages as a transducer (rules M1 to M14, docs/dialects.md).
+"""Anthropic's Messages as a transducer (rules M1 to M14, docs/guides/dialects.md).
 
 Blocks come one after another: a text, reasoning with its signature, a call of a client's tool, or a call of a tool of the server
 with its result. A call or result of the server's tools that comes while a block is open waits until the block ends.

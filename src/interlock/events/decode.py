@@ -1,8 +1,8 @@
 """An incremental decoder of server-sent events, for chunks of bytes of any size.
 
 It interprets streams like section 9.2.6 of the WHATWG HTML standard, and records how each message was framed, to check rule R5
-(docs/rules.md). It does not parse the data and never raises: invalid UTF-8 becomes U+FFFD, and a message that is too long is
-truncated and marked `overlong`.
+(docs/evidence/rules.md). It does not parse the data and never raises: invalid UTF-8 becomes U+FFFD, and a message that is too
+long is truncated and marked `overlong`.
 """
 
 from __future__ import annotations

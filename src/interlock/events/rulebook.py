@@ -1,8 +1,8 @@
 """The rules of a stream, the consequences of breaking them, the departures that break no client, and findings.
 
 A finding without a deviation is an error. The deviations include departures of OpenAI's service from its own documentation. The
-tests in `tests/clients` play a stream with each deviation that clients can meet to every client. docs/rules.md contains these
-sentences, and `interlock check --explain` prints them.
+tests in `tests/clients` play a stream with each deviation that clients can meet to every client. docs/evidence/rules.md contains
+these sentences, and `interlock check --explain` prints them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writers of a stream's events, as bytes of server-sent events or as objects. docs/rules.md has the rules by number."""
+"""Writers of a stream's events, as bytes of server-sent events or as objects. docs/evidence/rules.md has the rules by number."""
 
 from __future__ import annotations
 

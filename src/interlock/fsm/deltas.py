@@ -5,7 +5,7 @@ driver accepts every delta in every state: it opens the item that the delta need
 without effect.
 
 A plain `str`, the most frequent delta, is a chunk of text for the item that is being written, or else for a new message. The
-other deltas are frozen classes. `docs/rules.md` has the rules (R7, …).
+other deltas are frozen classes. `docs/evidence/rules.md` has the rules (R7, …).
 """
 
 from __future__ import annotations

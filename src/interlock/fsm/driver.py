@@ -8,7 +8,7 @@ call that has ended, text after the end).
 Only the lifecycles, which are tables of edges, define which order is legal. The driver looks up the edges of a state, and the
 path to a trigger that is not legal yet; it never compares names of states. It makes events where an edge fires (`_fire`), with
 two exceptions. Where a state only streams text, the fast path in `feed` rewrites the last delta event with the new text and
-number, and `mark_unstored` rewrites the terminal event. `docs/rules.md` has the rules (R7, …).
+number, and `mark_unstored` rewrites the terminal event. `docs/evidence/rules.md` has the rules (R7, …).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An item or a response on its way through its lifecycle: the state and the fields so far; for an item, also its unsent text.
 
 The methods record the contents of events. `interlock.fsm.driver` fires the edges; `interlock.fsm.emissions` makes the events of
-items, and `interlock.fsm.lifecycles.response` those of the response. `docs/rules.md` has the rules (R6, …).
+items, and `interlock.fsm.lifecycles.response` those of the response. `docs/evidence/rules.md` has the rules (R6, …).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ would have been legal. After an illegal event it continues from a state in which
 It stores digests and a window of each open text, so its memory does not grow with the texts of messages and reasoning. It keeps
 the texts of calls (arguments, code, commands) and the output of shell commands.
 
-`judging` checks framing (rule R5 of docs/rules.md) and the end marker. One stream alone cannot show that R16, R17, R19 or R20 is
-broken.
+`judging` checks framing (rule R5 of docs/evidence/rules.md) and the end marker. One stream alone cannot show that R16, R17, R19
+or R20 is broken.
 """
 
 from __future__ import annotations

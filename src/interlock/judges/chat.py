@@ -1,4 +1,4 @@
-"""The judge of OpenAI's Chat Completions: the rules C1 to C9 of docs/dialects.md.
+"""The judge of OpenAI's Chat Completions: the rules C1 to C9 of docs/guides/dialects.md.
 
 The fields of a chunk may be of any type. An error does not end the judging: each rule reads the chunks as if the others were
 kept.

@@ -1,4 +1,4 @@
-"""Compares the contents of events with earlier events (rules R1, R3, R4, R7 to R13, R15 and R18 of docs/rules.md).
+"""Compares the contents of events with earlier events (rules R1, R3, R4, R7 to R13, R15 and R18 of docs/evidence/rules.md).
 
 `judge_opening` and `judge_end` check the response in the events that open and end a stream. `JUDGES` has a function for each
 event of an item that has content to compare. The function yields the findings of an event whose fields are valid, and updates the

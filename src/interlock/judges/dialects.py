@@ -1,6 +1,6 @@
 """Finds out which API a stream is of, and judges it: the module of this package with the name of an API has its judge.
 
-docs/dialects.md explains the rules of the other APIs than Responses.
+docs/guides/dialects.md explains the rules of the other APIs than Responses.
 """
 
 from __future__ import annotations

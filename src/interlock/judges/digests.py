@@ -1,4 +1,4 @@
-"""Reads, quotes and hashes untrusted JSON values, and compares deltas with the full text (R9 and R15 of docs/rules.md).
+"""Reads, quotes and hashes untrusted JSON values, and compares deltas with the full text (R9 and R15 of docs/evidence/rules.md).
 
 A digest stands for a value that is compared later, because the value may be long. For the same reason, a text folds its chunks
 into a hash; it stores a full text only once an event has it.

@@ -1,4 +1,4 @@
-"""Checks the fields of events (rule R14 of docs/rules.md).
+"""Checks the fields of events (rule R14 of docs/evidence/rules.md).
 
 `event_mismatches` compares the fields with their types. This module finds the deviations among the mismatches.
 """

@@ -1,6 +1,6 @@
 """Validates the bytes of a stream as they arrive, without IO.
 
-`Judge` checks the framing (rule R5 of docs/rules.md) and the end marker (R3); `Acceptor` checks the events.
+`Judge` checks the framing (rule R5 of docs/evidence/rules.md) and the end marker (R3); `Acceptor` checks the events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The judge of Anthropic's Messages: the rules M1 to M14 of docs/dialects.md.
+"""The judge of Anthropic's Messages: the rules M1 to M14 of docs/guides/dialects.md.
 
 The fields of an event may be of any type. An error does not end the judging: each rule reads the events as if the others were
 kept.

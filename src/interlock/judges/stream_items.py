@@ -1,4 +1,4 @@
-"""Tracks the items of a stream; checks their indices, ids and order of events (R6, R7, R8, R10, R11 of docs/rules.md)."""
+"""Tracks the items of a stream; checks their indices, ids and orders (R6, R7, R8, R10, R11 of docs/evidence/rules.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `harmony_framing` declares which tokens may follow one another, `harmony_header` the words of a header, `harmony_vocabulary` the
 meaning of an id; the parser combines them. No sequence of ids, however it is chunked or ends, raises or loses text (rules R16
-to R18). docs/conformance/recovery.md shows what malformed output becomes.
+to R18). docs/evidence/conformance/recovery.md shows what malformed output becomes.
 
 The hot path, a token of text in a content, is one lookup in `_plain`. While an item streams, `_plain` is the vocabulary's mapping
 of tokens with complete characters; at any other time it is empty.

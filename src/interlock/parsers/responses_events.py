@@ -298,7 +298,7 @@ class ResponsesParser:
         return cls(Routing.from_request(body), include)
 
     def count_repair(self, rule: str) -> None:
-        """Count a breach of a rule of streams (docs/rules.md)."""
+        """Count a breach of a rule of streams (docs/evidence/rules.md)."""
         self.recoveries["responses", rule] += 1
 
     @property

@@ -1,7 +1,7 @@
 """The metrics of a server for Prometheus: their declarations, and the functions that count.
 
-`METRICS` declares each metric; docs/metrics.md describes them. They are in the default registry of `prometheus_client`, so a host
-such as vLLM shows them on its own page. Without that package nothing is counted.
+`METRICS` declares each metric; docs/guides/metrics.md describes them. They are in the default registry of `prometheus_client`, so
+a host such as vLLM shows them on its own page. Without that package nothing is counted.
 
 The names that begin with `gen_ai_` and `mcp_` are those of OpenTelemetry's semantic conventions for generative AI and MCP, and
 their buckets are those that these advise (github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai). Labels have few

@@ -100,7 +100,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table `[[upstream]]` of the file; docs/gateway.md explains the keys."""
+    """A table `[[upstream]]` of the file; docs/guides/gateway.md explains the keys."""
 
     url: str
     api: UpstreamApi = "chat"
@@ -300,7 +300,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             "The keys that encrypt reasoning and compactions: 32 bytes each in base64.", "KEYS", has_flag=False, is_secret=True
         ),
     ] = None
-    # Settings of the vLLM plugin alone; docs/vllm.md explains them.
+    # Settings of the vLLM plugin alone; docs/guides/vllm.md explains them.
     required: Annotated[bool, Option("Make vLLM refuse to start where the plugin cannot work.", has_flag=False)] = False
     cache_salt: Annotated[
         Literal["none", "tenant", "key"] | None,

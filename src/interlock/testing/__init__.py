@@ -1,7 +1,7 @@
 """Assertions on streams, Hypothesis strategies for legal and broken streams, and a mock of a model's server.
 
-The strategies need Hypothesis, and the mock the server; both are imported at first use. `docs/testing.md` fuzzes a client with
-the strategies, and `docs/mock.md` describes the mock.
+The strategies need Hypothesis, and the mock the server; both are imported at first use. `docs/guides/testing.md` fuzzes a client
+with the strategies, and `docs/guides/mock.md` describes the mock.
 
     legality       an assertion that a stream is legal, and legal streams of random deltas
     strategies     legal and broken streams for Hypothesis

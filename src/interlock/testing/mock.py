@@ -1,6 +1,6 @@
 """A mock of a model's server, whose answers a test scripts: `Mock`, and `MockServer`, which several mocks share.
 
-docs/mock.md describes it.
+docs/guides/mock.md describes it.
 """
 
 from __future__ import annotations

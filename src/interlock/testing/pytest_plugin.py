@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `interlock`, a mock of a model's server that a test scripts. docs/mock.md describes it.
+"""The pytest plugin: the fixture `interlock`, a mock of a model's server that a test scripts. docs/guides/mock.md describes it.
 
 Every test run of an environment with Interlock imports this module, so it imports nothing heavy before a test wants the fixture.
 """

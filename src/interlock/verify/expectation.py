@@ -2,8 +2,8 @@
 
 The first judge, `interlock.verify.oracle`, sees only the stream, and a legal stream can still be false: it can lose text, or show
 a failed call as completed. The expectation reads the same deltas as the driver and derives their effects (items, texts, running
-calls, ends) from rules R4, R11, R12, R15, R17 and R18 (docs/rules.md) and the definitions of the deltas. It uses no lifecycle and
-no driver. It does not compare the order of the effects of one delta, which the oracle checks.
+calls, ends) from rules R4, R11, R12, R15, R17 and R18 (docs/evidence/rules.md) and the definitions of the deltas. It uses no
+lifecycle and no driver. It does not compare the order of the effects of one delta, which the oracle checks.
 """
 
 from __future__ import annotations

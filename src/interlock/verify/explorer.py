@@ -1,7 +1,7 @@
 """Feeds the real driver every delta in every abstract state, until no new state appears.
 
 An abstract state has everything that the driver's decisions depend on, and no ids, counters, texts and ended items;
-docs/proof.md argues that this is enough. The search is breadth first, so counterexamples are short.
+docs/evidence/proof.md argues that this is enough. The search is breadth first, so counterexamples are short.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ class Explorer:
     def run(self, progress: Callable[[int, int], None]) -> None:
         """Explore until no new state appears or a counterexample is found; `progress` is that of `prove`.
 
-        While an item is open, the search opens only one kind of each group with the same table; docs/proof.md says why.
+        While an item is open, the search opens only one kind of each group with the same table; docs/evidence/proof.md says why.
         """
         distinct = self._distinct_kinds()
         first_inputs, inputs_beside_items = common_inputs(self.kinds), common_inputs(distinct)

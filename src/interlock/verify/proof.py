@@ -3,7 +3,7 @@
 The explorer feeds the driver every delta in every reachable state with at most two open items. It ignores ids, counters and
 texts, so these states are finitely many. The expectation compares the events of each delta with the effects that it must have.
 After each delta that changes something, the explorer ends the stream, and `interlock.verify.oracle` checks the stream against
-docs/rules.md. docs/proof.md shows why these states suffice, and states the limits of the proof.
+docs/evidence/rules.md. docs/evidence/proof.md shows why these states suffice, and states the limits of the proof.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Counterexample", "Coverage", "Proof", "prove"]
 S = TypeVar("S")
 
 OPEN_ITEMS: Final = 2
-"""The maximum number of open items in an explored state; docs/proof.md shows that two suffice."""
+"""The maximum number of open items in an explored state; docs/evidence/proof.md shows that two suffice."""
 
 
 @frozen

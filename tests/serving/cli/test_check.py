@@ -228,7 +228,7 @@ def test_a_source_is_required_and_a_body_requires_a_url(tmp_path) -> None:
 
 
 def test_the_json_output_matches_its_schema() -> None:
-    schema = json.loads((CORPUS.parents[1] / "docs" / "check.schema.json").read_text())
+    schema = json.loads((CORPUS.parents[1] / "docs" / "guides" / "check.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     files = sorted(CORPUS.glob("*/*.sse"))
     report = json.loads(run(*files, "/no/such", "--json").stdout)

@@ -60,7 +60,7 @@ def test_toml_and_json_are_the_same(tmp_path) -> None:
     for name, text in (("a.toml", TOML), ("a.json", json.dumps(SCRIPT))):
         (tmp_path / name).write_text(text, "utf-8")
     assert read_rules(tmp_path / "a.toml") == read_rules(tmp_path / "a.json")
-    schema = json.loads((DOCS / "script.schema.json").read_text())
+    schema = json.loads((DOCS / "guides" / "script.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate({"$schema": "script.schema.json", **SCRIPT})
 
@@ -137,7 +137,7 @@ def test_what_an_upstream_answers_is_recorded_and_served_again_without_keys(tmp_
         with ServerThread(build(Settings(), gateway)) as url:
             recorded = converse(url, headers={"authorization": "Bearer sk-client"})
     script = json.loads(path.read_text())
-    Draft202012Validator(json.loads((DOCS / "script.schema.json").read_text())).validate(script)
+    Draft202012Validator(json.loads((DOCS / "guides" / "script.schema.json").read_text())).validate(script)
     assert "sk-" not in path.read_text()
     with ServerThread(build(Settings(), ScriptedEngine(read_rules(path)))) as url:
         assert converse(url) == recorded

@@ -10,7 +10,7 @@ from websockets.sync.client import connect
 
 from interlock.serving.engines.embedded import MODEL
 
-PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "serving.md").read_text()
 
 
 def function(name: str, description: str) -> dict:
@@ -73,7 +73,7 @@ def item_line(item) -> str:
 # What the page of the documentation about WebSocket mode shows is what happens
 
 
-WEBSOCKET_PAGE = (Path(__file__).parents[3] / "docs" / "websocket.md").read_text()
+WEBSOCKET_PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "websocket.md").read_text()
 SESSION = re.search(r"```text\n(> .*?)```", WEBSOCKET_PAGE, re.DOTALL)[1].splitlines()
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

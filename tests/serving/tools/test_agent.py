@@ -84,7 +84,7 @@ def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, t
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_page_shows_the_stream_as_it_is(url, tools) -> None:
-    page = (EXAMPLES.parent / "docs" / "tools.md").read_text()
+    page = (EXAMPLES.parent / "docs" / "guides" / "tools.md").read_text()
     command, output = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", page, re.DOTALL).groups()
     command = command.replace("http://127.0.0.1:8000", url).replace("http://127.0.0.1:8001/mcp", tools)
     printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True, text=True).stdout  # noqa: S603, S607 - our own text

@@ -61,7 +61,7 @@ def cases_of(name: str) -> Iterator[Derived]:
     """Yield the cases of a family."""
     if name not in TEMPLATES:
         raise LookupError(
-            f"{name!r} needs a template in TEMPLATES of reference_encoders.py: see 'Add a family' in docs/families.md"
+            f"{name!r} needs a template in TEMPLATES of reference_encoders.py: see 'Add a family' in docs/library/families.md"
         )
     yield from _whole(name)
     yield from _marked(name)

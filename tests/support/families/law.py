@@ -97,7 +97,9 @@ def turns(name: str, count: int, seed: int) -> Iterator[Changed]:
     begins = {text for role in _BEGINNINGS for text in markers.get(role, ())}
     ends = sorted({example(text).strip() for role in _ENDS for text in markers.get(role, ()) if text not in begins} - {""})
     texts = [example(text).strip() for role, texts in markers.items() if role is not Trigger.BARE for text in texts]
-    if family(name).omits_ends:  # the markers of these models count even in values: see 'DeepSeek's markup' in docs/families.md
+    if family(
+        name
+    ).omits_ends:  # the markers of these models count even in values: see 'DeepSeek's markup' in docs/library/families.md
         texts = []
     quotable = sorted({text for text in texts if len(text) > 2})
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Turns that models and chat templates were seen to write, with the calls that they mean; docs/families.md states the rules."""
+"""Turns that models and chat templates were seen to write, with their calls; docs/library/families.md states the rules."""
 
 from __future__ import annotations
 

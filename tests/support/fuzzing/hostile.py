@@ -1,4 +1,4 @@
-"""Sends hostile requests to a real server, and writes their cost into docs/performance/hostile.md.
+"""Sends hostile requests to a real server, and writes their cost into docs/evidence/performance/hostile.md.
 
 The server is `interlock serve` in its own process. During each request, another client fetches `/health` every few milliseconds;
 its longest wait is the delay that the request causes for others.
@@ -32,7 +32,7 @@ ALLOWED: Final = ("--allow-mcp-host", "127.0.0.1")
 MCP_SERVERS: Final = ExitStack()
 JSON: Final = {"content-type": "application/json"}
 MODEL: Final = "interlock-embedded"
-PAGE: Final = Path(__file__).parents[3] / "docs" / "performance" / "hostile.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "evidence" / "performance" / "hostile.md"
 BEGIN: Final = "<!-- begin: hostile -->"
 END: Final = "<!-- end: hostile -->"
 

@@ -1,4 +1,4 @@
-"""The recovery cases: malformed harmony, and what its reader sees. docs/conformance/recovery.md has the rules.
+"""The recovery cases: malformed harmony, and what its reader sees. docs/evidence/conformance/recovery.md has the rules.
 
 Recordings are made of them: every case is one turn of tokens, its finish reason and the items expected. Items of white
 space, which the driver drops, are left out.
@@ -30,7 +30,7 @@ class Case:
     """A malformed turn.
 
     Args:
-        name: As in docs/conformance/recovery.md.
+        name: As in docs/evidence/conformance/recovery.md.
         ids: Its tokens.
         items: What the reader sees.
         reason: Why the turn ended.

@@ -1,4 +1,4 @@
-"""A recording of each case of malformed harmony, and the table of all for docs/conformance/recovery.md."""
+"""A recording of each case of malformed harmony, and the table of all for docs/evidence/conformance/recovery.md."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ FAULTS = {
     ("sqlite", "the file is locked"): fault("sqlite", lock_file),
     ("sqlite", "the clock jumps"): process_clocks("sqlite"),
 }
-"""The faults of the table in docs/performance/stores.md."""
+"""The faults of the table in docs/evidence/performance/stores.md."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The calls of tools that the server runs, and what it makes itself: lists of tools, and compactions.
 
 A call whose arguments are complete waits in `ready` until its tool starts. `run`, `succeed` and `fail` tell what its tool did (rule
-R11 of docs/rules.md). A call that never runs, because it is refused or the response ends, fails from `ready`.
+R11 of docs/evidence/rules.md). A call that never runs, because it is refused or the response ends, fails from `ready`.
 """
 
 from typing import Final

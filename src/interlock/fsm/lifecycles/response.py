@@ -1,4 +1,4 @@
-"""The lifecycle of the response itself (rules R1 and R3 of docs/rules.md).
+"""The lifecycle of the response itself (rules R1 and R3 of docs/evidence/rules.md).
 
 The API has no event for a cancelled response, so it ends with `response.incomplete`. A queued response that ends before it starts
 first emits `response.in_progress`, because every stream has that event. `silence` changes nothing, but shows clients and proxies

@@ -1,6 +1,6 @@
 """What the model writes for people: reasoning and messages, which consist of parts, one at a time.
 
-Blank text never becomes an item (rule R18 of docs/rules.md): white space waits in `pending`, and joins the first delta if other
+Blank text never becomes an item (rule R18 of docs/evidence/rules.md): white space waits in `pending`, and joins the first delta if other
 text follows.
 """
 

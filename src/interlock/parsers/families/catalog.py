@@ -1,6 +1,6 @@
 """The known families, by the names of vLLM's flags `--tool-call-parser` and `--reasoning-parser`.
 
-Each family is a table of markers. docs/families.md shows each format, and how to add one.
+Each family is a table of markers. docs/library/families.md shows each format, and how to add one.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ def _rule_or_deviation(name: str, option: str) -> str:
 
 
 def as_json(results: Sequence[CheckedSource]) -> bytes:
-    """Return the results as one JSON object; its schema is `docs/check.schema.json`."""
+    """Return the results as one JSON object; its schema is `docs/guides/check.schema.json`."""
     rules = {rule: {**dict.fromkeys(_COMMANDS, 0), **counts} for rule, counts in _by_rule(results).items()}
     words = Counter(result.word for result in results)
     report = {

@@ -1,7 +1,7 @@
 """Engines: sources of model output, one turn at a time, independent of HTTP and events.
 
 An `Engine` serves a server as long as it runs, and a `Generation` one response. A small engine has only `models`, `format` and
-`generate`; docs/engines.md writes one. An engine that keeps something for each response overrides `begin`, and returns a
+`generate`; docs/library/engines.md writes one. An engine that keeps something for each response overrides `begin`, and returns a
 `Generation` of its own.
 """
 

@@ -1,6 +1,6 @@
 """The format of scripts: rules that say which requests get which answers, for `interlock serve --script` and the mock for tests.
 
-docs/mock.md describes the format. A recording of an engine's output is a script of one rule that any request matches.
+docs/guides/mock.md describes the format. A recording of an engine's output is a script of one rule that any request matches.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class ScriptStep(_Fields, frozen=True):
     fails: Failure | None = None
     disconnects: Annotated[Count, Meta(description="Break the connection after this many events.")] | None = None
     stops: Annotated[Count, Meta(description="End the stream after this many events.")] | None = None
-    breaks: Annotated[str, Meta(description="Break this rule of docs/rules.md, such as R7, in the stream.")] | None = None
+    breaks: Annotated[str, Meta(description="Break this rule of docs/evidence/rules.md, such as R7, in the stream.")] | None = (
+        None
+    )
 
     def __post_init__(self) -> None:
         """Refuse fields that exclude each other, and a rule that no stream can break."""

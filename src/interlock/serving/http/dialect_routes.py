@@ -1,7 +1,7 @@
 """The endpoints of Anthropic's Messages and OpenAI's Chat Completions, in front of the same service as the Responses API.
 
 A request is read as a request for a response, and a transducer turns the events of the response into the stream of the API.
-docs/dialects.md says what is served.
+docs/guides/dialects.md says what is served.
 """
 
 from __future__ import annotations

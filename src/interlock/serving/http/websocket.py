@@ -499,7 +499,7 @@ def _generate(body: dict[str, object]) -> bool:
 
 
 def _event_frame(event: bytes, stream_id: str | None) -> str:
-    """Return the frame for a server-sent event, whose data is one line (R5, docs/rules.md)."""
+    """Return the frame for a server-sent event, whose data is one line (R5, docs/evidence/rules.md)."""
     data = event[event.index(b"\ndata: ") + len(b"\ndata: ") :].strip()
     if stream_id is not None:
         data = b'{"stream_id":"%b",%b' % (stream_id.encode(), data[1:])

@@ -1,4 +1,4 @@
-"""Reads requests of OpenAI's Chat Completions API as requests for responses. docs/dialects.md has a table of the parameters."""
+"""Reads requests of OpenAI's Chat Completions as requests for responses. docs/guides/dialects.md has their table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads requests of Anthropic's Messages API as requests for responses. docs/dialects.md has a table of the parameters."""
+"""Reads requests of Anthropic's Messages API as requests for responses. docs/guides/dialects.md has a table of the parameters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reduces a conversation to the items that every engine can render: messages, reasoning, function calls and outputs.
 
 A call of any other tool becomes a call of the function that represents the tool (`interlock.serving.requests.tool_offer`). A call
-that a server ran becomes a call and its output. Items that a model cannot read are dropped. docs/api.md has a table
+that a server ran becomes a call and its output. Items that a model cannot read are dropped. docs/guides/api.md has a table
 of the input items.
 """
 

@@ -1,7 +1,7 @@
 """Encrypted content: reasoning and compactions that clients carry, and only a server with the key can read.
 
-`SealingKeys` encrypt what is `Sealed`, and the `Seals` of a request do so for its model and tenant. docs/state.md explains this
-protection and its limits.
+`SealingKeys` encrypt what is `Sealed`, and the `Seals` of a request do so for its model and tenant. docs/guides/state.md explains
+this protection and its limits.
 """
 
 from __future__ import annotations

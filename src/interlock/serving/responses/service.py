@@ -1,6 +1,6 @@
 """Turns a request into a run: its conversation is resolved, and the engine begins and accepts it.
 
-HTTP routes and WebSockets share it. docs/request.md describes the stations of a request.
+HTTP routes and WebSockets share it. docs/design/request.md describes the stations of a request.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
 
     Without `create`, a store in SQLite or Postgres must exist.
 
-    The URL is `memory:`, `sqlite:PATH`, or `postgresql://` as libpq reads it. Parameters follow a `?`; docs/stores.md describes
-    them.
+    The URL is `memory:`, `sqlite:PATH`, or `postgresql://` as libpq reads it. Parameters follow a `?`; docs/guides/stores.md
+    describes them.
 
     Raises:
         StoreUnusable: The URL is wrong, or the store's package is not installed; the message explains what to do.

@@ -1,9 +1,9 @@
 """An independent validator of full streams, written from the rules alone.
 
-It does not import the lifecycles, the driver, the other judges or the SDK. It states the rules of docs/rules.md as regular
-expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
-lifecycles. The types of fields (R14) are those of the events, which a test compares with the SDK's. It
-checks R1 to R15 and R18, except framing (R5), because it reads event bodies instead of bytes.
+It does not import the lifecycles, the driver, the other judges or the SDK. It states the rules of docs/evidence/rules.md as
+regular expressions over the names of an item's events and as equations between values, so that it does not repeat an error of the
+lifecycles. The types of fields (R14) are those of the events, which a test compares with the SDK's. It checks R1 to R15 and R18,
+except framing (R5), because it reads event bodies instead of bytes.
 
     orders       the order of the events of each kind of item
     grammar      the orders as regular expressions

@@ -1,4 +1,4 @@
-"""The order of an item's events, as regular expressions over their names (rules R8 and R10 of docs/rules.md).
+"""The order of an item's events, as regular expressions over their names (rules R8 and R10 of docs/evidence/rules.md).
 
 Compilation maps each name to a letter, so an item's events form a word.
 """

@@ -1,4 +1,4 @@
-"""The order of the events of each kind of item, and where their contents are, written by hand for the oracle (docs/rules.md)."""
+"""The order of the events of each kind of item, and where their contents are, by hand for the oracle (docs/evidence/rules.md)."""
 
 from __future__ import annotations
 

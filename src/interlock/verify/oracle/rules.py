@@ -1,4 +1,4 @@
-"""The rules of docs/rules.md, as functions that yield the findings of a stream.
+"""The rules of docs/evidence/rules.md, as functions that yield the findings of a stream.
 
 The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_fields` checks.
 """

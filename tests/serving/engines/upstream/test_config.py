@@ -31,7 +31,7 @@ from interlock.serving.settings import ModelFacts, SettingsError, UpstreamSettin
 
 ROOT = Path(__file__).parents[4]
 EXAMPLE = ROOT / "examples" / "gateway"
-PAGE = ROOT / "docs" / "gateway.md"
+PAGE = ROOT / "docs" / "guides" / "gateway.md"
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 
 

@@ -1,4 +1,4 @@
-"""What the gateway sends to a server of Chat Completions: docs/gateway.md has tables of it."""
+"""What the gateway sends to a server of Chat Completions: docs/guides/gateway.md has tables of it."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The table of the APIs that an upstream may have. docs/adding-an-upstream.md adds one."""
+"""The table of the APIs that an upstream may have. docs/design/adding-an-upstream.md adds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat Completions: writes the request for a turn and reads its chunks. docs/gateway.md has tables of both."""
+"""Chat Completions: writes the request for a turn and reads its chunks. docs/guides/gateway.md has tables of both."""
 
 from __future__ import annotations
 

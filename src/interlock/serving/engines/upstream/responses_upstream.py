@@ -1,4 +1,4 @@
-"""Responses: writes the stateless request for a turn and reads its events. docs/gateway.md has tables of both."""
+"""Responses: writes the stateless request for a turn and reads its events. docs/guides/gateway.md has tables of both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """vLLM as a pure engine: sends a prompt of token ids for a turn, and reads the tokens of the answer with our own parsers.
 
 Prompts of gpt-oss are rendered here, and a later turn continues from the exact tokens of the last one. vLLM renders the prompts
-of other models with their templates. docs/gateway.md has a table of the request.
+of other models with their templates. docs/guides/gateway.md has a table of the request.
 """
 
 from __future__ import annotations

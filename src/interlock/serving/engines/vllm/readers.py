@@ -2,7 +2,7 @@
 
 vLLM's parser stays configured in either case: it adjusts requests, starts grammars and says whether a prompt ends in reasoning.
 With stop sequences, a stream interval or a busy machine, vLLM's text lags behind its tokens or is truncated. Where that matters,
-each token is paired with its own text, so that parsers read the same from any chunks (rule R16 in docs/rules.md).
+each token is paired with its own text, so that parsers read the same from any chunks (rule R16 in docs/evidence/rules.md).
 """
 
 from __future__ import annotations
