@@ -1,4 +1,4 @@
-"""Figures of the source that no linter bounds: circles of imports, the places that name a kind, casts."""
+"""Figures of the source that no linter bounds: circles of imports, the places that name a kind, shared errors, casts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ BOUNDS: Final = {
     "circles of imports": 0,
     "files that read a raw body": 2,
     "files that name a kind": 8,
+    "errors raised again and again": 0,  # each time, an error keeps the frames that it passed, with their bodies
     "casts": 37,
     "Any": 65,
 }
@@ -55,6 +56,10 @@ def figures() -> dict[str, list[str]]:
         names = Counter(node.id for node in nodes if isinstance(node, ast.Name))
         found["casts"] += [file] * sum(isinstance(node, ast.Call) and ast.unparse(node.func) == "cast" for node in nodes)
         found["Any"] += [file] * names["Any"]
+        raised = [node.exc for node in nodes if isinstance(node, ast.Raise)]
+        found["errors raised again and again"] += [
+            f"{file}: {name.id}" for name in raised if isinstance(name, ast.Name) and name.id.isupper()
+        ]
         if any(isinstance(node, ast.Attribute) and node.attr == "raw" for node in nodes):
             found["files that read a raw body"].append(file)
         texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

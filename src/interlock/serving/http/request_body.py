@@ -12,7 +12,7 @@ from attrs import define, field
 from starlette.requests import Request
 
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.body import TOO_MANY_VALUES, JsonBudget, read_object
+from interlock.serving.requests.body import JsonBudget, read_object, too_many_values
 from interlock.serving.requests.runtime import Yielder
 
 JSON: Final = "application/json"
@@ -182,7 +182,7 @@ async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes
     if decoder is not None:
         decoder.end()
     if not is_small:
-        raise TOO_MANY_VALUES
+        raise too_many_values()
     return bytes(body)
 
 

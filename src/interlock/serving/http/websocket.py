@@ -35,7 +35,7 @@ from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
 from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.api_keys import tenant_of
-from interlock.serving.requests.body import TOO_MANY_VALUES, JsonBudget, read_object
+from interlock.serving.requests.body import JsonBudget, read_object, too_many_values
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
@@ -456,7 +456,7 @@ async def _read_frame(text: str, yielder: Yielder) -> CreateFrame | CancelFrame 
     stream_id: str | None = None
     try:
         if not is_small:
-            raise TOO_MANY_VALUES
+            raise too_many_values()
         body = await read_object(bytes(data), yielder)
         kind = body.pop("type", None)
         if kind == "response.processed":

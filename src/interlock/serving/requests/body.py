@@ -53,9 +53,9 @@ class JsonBudget:
         return self.values <= MAX_VALUES
 
 
-TOO_MANY_VALUES: Final = ApiError(
-    413, f"The body of the request has more than {MAX_VALUES} JSON values.", code="request_too_large"
-)
+def too_many_values() -> ApiError:
+    """Return the error for a body that `JsonBudget` refuses."""
+    return ApiError(413, f"The body of the request has more than {MAX_VALUES} JSON values.", code="request_too_large")
 
 
 async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:

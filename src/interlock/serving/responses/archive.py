@@ -42,10 +42,6 @@ from interlock.serving.store import (
 
 logger = logging.getLogger(__name__)
 
-NOT_STREAMED: Final = ApiError(
-    400, "Only a background response can be streamed again.", param="stream", code="unsupported_parameter"
-)
-
 ADOPTED_AT_ONCE: Final = 16  # the most responses with a lost owner that a server ends at the same time
 SWEEP_EVERY: Final = 120  # rounds
 
@@ -62,24 +58,16 @@ _RESUMING: Final = Lock()
 PROBE: Final = "x" * 2**18
 """The text that a probe writes to a store that was down. It is large because even a full disk accepts a few bytes."""
 
-STORE_DOWN: Final = ApiError(
-    503, "The store of responses cannot be used at the moment. Nothing was generated.", "server_error", code="store_unavailable"
-)
-STORE_FULL: Final = ApiError(
-    429,
-    "Too many background responses are in progress; try again when some have ended.",
-    "rate_limit_exceeded",
-    code="rate_limit_exceeded",
-)
-
 
 def store_error(error: BaseException) -> BaseException:
     """Return the API error for an error of the store; any other error as it is."""
     match error:
         case StoreDown():
-            return STORE_DOWN
+            message = "The store of responses cannot be used at the moment. Nothing was generated."
+            return ApiError(503, message, "server_error", code="store_unavailable")
         case StoreFull():
-            return STORE_FULL
+            message = "Too many background responses are in progress; try again when some have ended."
+            return ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
         case _:
             return error
 
@@ -94,14 +82,15 @@ class Archive:
     store: ResponseStore
     times: Times = field(factory=Times)
     name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
-    _outage: StoreDown | None = field(default=None, init=False)
+    _outage: str | None = field(default=None, init=False)
+    """Why the store is down."""
     _blocked: set[ResponseKey] = field(factory=set[ResponseKey], init=False)
     """The responses with a lost owner that the last round could not end, so that the log has each once."""
 
     def require_store(self) -> None:
         """Raise `StoreDown` if the store is known to be down."""
         if self._outage is not None:
-            raise self._outage
+            raise StoreDown(self._outage)
 
     async def put(self, tenant: str, stored: StoredResponse, addition: Addition | None = None) -> None:
         """Store a finished response, and add to its conversation. A `StoreDown` is remembered for `require_store`."""
@@ -121,7 +110,7 @@ class Archive:
         except StoreDown as error:
             if self._outage is None:
                 logger.warning("the store cannot be used: %s", error)
-            self._outage = error
+            self._outage = str(error)
             metrics.count("interlock_store_errors_total", type(error).__name__)
             raise
 
@@ -149,7 +138,7 @@ class Archive:
     async def tail(self, tenant: str, stored: StoredResponse, start: int = 0) -> Tail:
         """Return a reader of the events from `start` on; raise a 400 for foreground responses and expired events."""
         if stored.response["background"] is not True:
-            raise NOT_STREAMED
+            raise invalid("stream", "Only a background response can be streamed again.", "unsupported_parameter")
         log = await self.store.read(tenant, stored.id, start, 1)
         if log is not None and start < log.oldest:
             message = f"The events before number {log.oldest} have expired."
