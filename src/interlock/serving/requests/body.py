@@ -77,8 +77,9 @@ async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:
             raise _unreadable(_place(still)) from None
     if type(value) is not dict:
         raise _unreadable("it must be an object")
-    require_shallow(value)
-    return cast("dict[str, object]", value)
+    fields = cast("dict[str, object]", value)
+    require_shallow(fields)
+    return fields
 
 
 def _repair(body: bytes, error: orjson.JSONDecodeError) -> Iterator[bytes]:

@@ -58,7 +58,7 @@ SUMMARIES: Final = frozenset({"auto", "concise", "detailed"})
 """The kinds of summaries of the reasoning; a model's own is of all kinds."""
 
 
-STOP: Final = SOME_TEXT | list[SOME_TEXT] | None
+STOP: TypeAlias = SOME_TEXT | list[SOME_TEXT] | None
 """The type of `stop`: for an empty stop string, every engine has another fault."""
 
 _DeclaredTool: TypeAlias = tuple[str, Mapping[str, object]]
