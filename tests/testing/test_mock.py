@@ -20,6 +20,7 @@ from interlock.serving.engines.script import ScriptRule, ScriptStep
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
+from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 from interlock.testing import RULES, Mock, MockServer, findings
 
 WEATHER = {
@@ -503,6 +504,20 @@ def test_a_script_shows_its_requests_to_tests_in_any_language(mock) -> None:
     assert ask(mock, "weather").json()["output"][0]["type"] == "function_call"  # the first step again
     assert httpx.post(url).status_code == 405
     mock.requests.clear()
+
+
+def test_the_requests_of_a_script_are_for_allowed_hosts_and_before_the_viewer() -> None:
+    application = build(Settings(allowed_host=("localhost",)), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])]))
+    application.add_middleware(ViewerMiddleware, recent=RecentStreams(None))
+    with ServerThread(application) as url:
+        answers = [
+            httpx.request(method, f"{url}/interlock/requests", headers={"host": "evil.example"}) for method in ("GET", "DELETE")
+        ]
+        assert [answer.status_code for answer in answers] == [400, 400]
+        assert httpx.get(f"{url}/interlock/requests", headers={"host": "localhost"}).json() == {
+            "requests": [],
+            "unused": ["any request"],
+        }
 
 
 def test_the_requests_of_a_script_need_the_key_of_the_server() -> None:

@@ -101,13 +101,16 @@ class Application(Starlette):
         """Return the application with its middleware."""
         allowed = self.api.settings.allowed_host
         hosts = [Middleware(HostCheck, allowed)] if allowed else []
-        self.user_middleware = [Middleware(RequestFrame), *hosts, *self.user_middleware]
-        stack = super().build_middleware_stack()
-        if not self.api.service.engine.has_faults:
-            return stack
-        from interlock.serving.http.script_faults import ScriptFaults  # noqa: PLC0415 - few servers have a script
+        own = [Middleware(RequestFrame), *hosts]
+        self.user_middleware = [*own, *self.user_middleware]
+        engine = self.api.service.engine
+        if not engine.has_faults:
+            return super().build_middleware_stack()
+        from interlock.serving.http.script_faults import ScriptFaults, ShownRequests  # noqa: PLC0415 - few servers have a script
 
-        return ScriptFaults(stack, self.api.service.engine, self.state.keys)
+        # Within the check of hosts, because a web page must not read the requests; the viewer would not pass its path on.
+        self.user_middleware.insert(len(own), Middleware(ShownRequests, engine, self.state.keys))
+        return ScriptFaults(super().build_middleware_stack())
 
 
 class HostCheck(TrustedHostMiddleware):

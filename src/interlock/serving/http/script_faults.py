@@ -29,10 +29,22 @@ REQUESTS: Final = "/interlock/requests"
 
 @frozen
 class ScriptFaults:
-    """ASGI middleware that spoils an answer as the step that makes it says. It must be the outermost middleware.
+    """ASGI middleware that spoils an answer as the step that makes it says. It must be the outermost middleware."""
 
-    `GET /interlock/requests` lists the requests that the `engine` remembers, for tests in any language, and `DELETE` resets it;
-    both need one of the `keys`, if there are any.
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in {"http", "websocket"}:
+            scope = {CONNECTION: ScriptedConnection(), **scope}
+            send = FaultyConnection(scope, receive, send).send
+        await self.app(scope, receive, send)
+
+
+@frozen
+class ShownRequests:
+    """ASGI middleware that shows the requests that an `engine` with a script remembers, for tests in any language.
+
+    `GET /interlock/requests` lists them, and `DELETE` resets the engine; both need one of the `keys`, if there are any.
     """
 
     app: ASGIApp
@@ -40,13 +52,10 @@ class ScriptFaults:
     keys: Keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.app
         if scope["type"] == "http" and scope["path"] == REQUESTS and isinstance(self.engine, ScriptedEngine):
-            await self._show(HTTPConnection(scope), self.engine)(scope, receive, send)
-            return
-        if scope["type"] in {"http", "websocket"}:
-            scope = {CONNECTION: ScriptedConnection(), **scope}
-            send = FaultyConnection(scope, receive, send).send
-        await self.app(scope, receive, send)
+            app = self._show(HTTPConnection(scope), self.engine)
+        await app(scope, receive, send)
 
     def _show(self, connection: HTTPConnection, engine: ScriptedEngine) -> Response:
         """Return the requests that the engine remembers, or forget them."""

@@ -208,7 +208,22 @@ ANSWERED: Final[Sequence[Body]] = (
 LOGPROBS: Final[Body] = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
 STORED: Final = CaseStep(fields={**HELLO, "store": True}, has={"id": ANY})
 BEGUN: Final = CaseStep(fields={**HELLO, "store": True, "background": True}, has={"id": ANY, "background": True})
-BEGUN_STORY: Final = CaseStep(fields={**STORY, "store": True, "background": True}, has={"id": ANY, "background": True})
+PAGES: Final = {f"call_{n}": " ".join(f"Station {n}{lamps} has {lamps} lamps." for lamps in range(100, 250)) for n in (1, 2)}
+"""The results of two calls, each of some 1,000 tokens."""
+READ: Final[Body] = {
+    "input": [
+        {"role": "user", "content": "Call read_page for the pages 1 and 2, and repeat all that they say, word for word."},
+        *(
+            {"type": name_of(FunctionCall), "call_id": call, "name": "read_page", "arguments": f'{{"page": "{call[-1]}"}}'}
+            for call in PAGES
+        ),
+        *({"type": name_of(FunctionCallOutput), "call_id": call, "output": page} for call, page in PAGES.items()),
+    ],
+    "tools": [_tool("read_page", page="string")],
+    "max_output_tokens": 2_000,
+}
+"""Asks for an answer so long that a cancellation comes before its end, also if the server writes without a model."""
+BEGUN_READING: Final = CaseStep(fields={**READ, "store": True, "background": True}, has={"id": ANY, "background": True})
 GET: Final = CaseStep("GET", "/{id}")
 REFUSED: Final = CaseStep("GET", "/{id}", refused="must")
 NOBODY: Final = "resp_0123456789abcdef0123456789abcdef"
@@ -268,7 +283,7 @@ CASES: Final[Mapping[str, Sequence[Case]]] = {
         ),
         _steps("background", BEGUN, evolve(GET, ends=OPEN, has={"status": ENDED, "output": ANY})),
         Case("resume a stream", {**HELLO, "store": True, "background": True}, apis=_R, way="resume"),
-        _steps("cancel", BEGUN_STORY, CaseStep(path="/{id}/cancel"), evolve(GET, ends=ENDED, has={"status": "cancelled"})),
+        _steps("cancel", BEGUN_READING, CaseStep(path="/{id}/cancel"), evolve(GET, ends=ENDED, has={"status": "cancelled"})),
         _steps("count the input", CaseStep(path="/input_tokens", fields=HELLO, has={"input_tokens": ANY})),
         _steps(
             "count tokens",
