@@ -164,6 +164,11 @@ def test_a_tool_is_echoed_without_its_secrets(tool, echoed):
     assert echo(tools=[tool])["tools"] == [echoed]
 
 
+@pytest.mark.parametrize("kind", [{}, [], 7, None])
+def test_a_tool_whose_type_is_no_text_is_not_echoed(kind):
+    assert response_settings({"tools": [{"type": kind, "name": "f"}]})["tools"] == []
+
+
 def test_the_tools_that_can_have_secrets():
     assert {"mcp", "code_interpreter", "shell"} == SECRETIVE
 

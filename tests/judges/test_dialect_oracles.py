@@ -576,6 +576,9 @@ def test_a_hostile_value_is_judged_like_any_other(name) -> None:
         for changed in replaced(event, other) if isinstance(event, dict) else ():
             text = json.dumps(changed)
             assert judged([*events[:place], text, *events[place + 1 :]], api).events
+        for changed in replaced(event, "DEEP") if isinstance(event, dict) else ():
+            text = json.dumps(changed).replace('"DEEP"', "[" * 900 + "]" * 900)
+            assert judged([*events[:place], text, *events[place + 1 :]], api).events
 
 
 @pytest.mark.parametrize("api", ["messages", "chat"])

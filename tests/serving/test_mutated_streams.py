@@ -13,7 +13,7 @@ import pytest
 
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import clean
-from interlock.judges import Judge
+from interlock.judges import AnyJudge
 from interlock.serving.cli.check import CheckedSource, as_annotations, as_json, as_text
 from interlock.serving.cli.sources import OpenStream
 from interlock.serving.cli.view import StreamSource
@@ -28,8 +28,21 @@ class Seeded(random.Random):
 
 
 ROOT = Path(__file__).parents[2]
-STREAMS = sorted((ROOT / "tests" / "corpus").glob("*/*.sse"))
-RECORDINGS = sorted((ROOT / "tests" / "corpus" / "recordings").glob("*.jsonl"))
+CORPUS = ROOT / "tests" / "corpus"
+APIS = ("messages", "chat")
+
+
+def framed(events):
+    """The events of another API than Responses, as server-sent events."""
+    named = [(f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else "", event) for event in events]
+    return "".join(f"{name}data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for name, event in named).encode()
+
+
+STREAMS = [
+    *(path.read_bytes() for path in sorted(CORPUS.glob("*/*.sse"))),
+    *(framed(stream["events"]) for api in APIS for stream in json.loads((CORPUS / f"{api}.json").read_text()).values()),
+]
+RECORDINGS = sorted((CORPUS / "recordings").glob("*.jsonl"))
 MUTANTS = int(os.environ.get("INTERLOCK_FUZZ_MUTANTS", "600"))
 SEEDS = 10
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))
@@ -42,6 +55,21 @@ VALUES = (
     *('{"a":' * depth + "1" + "}" * depth for depth in (300, 900, 1020, 3000)),
 )
 """What may stand in a place, as JSON."""
+FIELDS = (
+    *("type", "id", "x", "item", "part", "delta", "response", "output_index", "logprobs", "\ud800"),
+    *("index", "content_block", "stop_reason", "usage", "choices", "finish_reason", "tool_calls", "error"),
+)
+"""The names of fields that an event may get."""
+FOREIGN = (
+    '{"type":"content_block_start","index":0,"content_block":{"type":"poem","input":[]}}',
+    '{"type":"content_block_start","index":1,"content_block":{"type":["text"]}}',
+    '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"[1]"}}',
+    '{"type":"message_delta","delta":{"stop_reason":["tool_use"]},"usage":[]}',
+    '{"object":"chat.completion.chunk","choices":[{"index":[],"delta":{"tool_calls":{}},"finish_reason":{}}]}',
+    '{"id":"c","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"null"}}]},"finish_reason":["stop"]}]}',
+    *('{"type":"error"}', '{"error":[]}', "[DONE]", ""),
+)
+"""Data of events that no service sends there."""
 GAP = "the value"
 
 
@@ -57,7 +85,7 @@ def edited(chance, body):
     body = json.loads(json.dumps(body))
     holder, name = chance.choice([*places(body), (body, "x")])
     if chance.random() < 0.2 and isinstance(holder, dict):
-        name = chance.choice(("type", "id", "x", "item", "part", "delta", "response", "output_index", "logprobs", "\ud800"))
+        name = chance.choice(FIELDS)
     holder[name] = GAP
     return json.dumps(body).replace(f'"{GAP}"', chance.choice(VALUES)).encode()
 
@@ -78,6 +106,10 @@ def mutated(chance, data):
                 lines[at] = lines[at][:place] + chance.randbytes(2) + lines[at][place + chance.randint(0, 3) :]
             case 3:
                 lines[at] = before + chance.choice(VALUES).encode()
+            case 4:
+                lines[at:at] = [b"data: " + chance.choice(FOREIGN).encode(), b""]
+            case 5 if chance.random() < 0.1:
+                return chance.choice((b"", b"\n\n", b"data: {}\n\n", b"data: [DONE]\n\n"))
             case _:
                 with suppress(ValueError, RecursionError):
                     lines[at] = before + edited(chance, json.loads(brace + rest))
@@ -92,7 +124,8 @@ def pieces(chance, data):
 def look_at(chance, data):
     """Judge a stream, write the verdict in every form, and make the page."""
     dialect = chance.choice([*DIALECTS])
-    judging = Judge(dialect=dialect, permissive=chance.random() < 0.5, first=chance.randint(0, 1))
+    api = chance.choice((None, "responses", *APIS))
+    judging = AnyJudge(api=api, dialect=dialect, permissive=chance.random() < 0.5, first=chance.randint(0, 1))
     for piece in pieces(chance, data):
         judging.feed(piece)
     verdict = judging.end()
@@ -112,7 +145,7 @@ def bare(data):
 def test_no_stream_makes_a_judge_or_a_page_raise(seed):
     chance = Seeded(seed)
     for number in range(MUTANTS // SEEDS):
-        data = mutated(chance, chance.choice(STREAMS).read_bytes())
+        data = mutated(chance, chance.choice(STREAMS))
         data = bare(data) if number % 5 == 0 else data
         try:
             look_at(chance, data)

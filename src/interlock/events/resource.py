@@ -31,7 +31,7 @@ USER: Final = re.compile(r"(?<=//)[^/?#\\]*@")
 
 def drop_secrets(tool: Mapping[str, object]) -> dict[str, object]:
     """Return a tool without what its type marks as secret, wherever it is nested."""
-    return cast("dict[str, object]", _without_secrets(tool, AnyTool)) if tool.get("type") in SECRETIVE else dict(tool)
+    return cast("dict[str, object]", _without_secrets(tool, AnyTool)) if as_text(tool.get("type")) in SECRETIVE else dict(tool)
 
 
 def _without_secrets(value: object, hint: Hint) -> object:

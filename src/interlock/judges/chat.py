@@ -14,6 +14,7 @@ from interlock.events.chat import OLD_CALL
 from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members
 from interlock.events.rulebook import Finding, Rule, read_rows
 from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
+from interlock.judges.digests import quote
 
 _RULES: Final = """
 C1|role|order|The first chunk of a choice has the role, and no other does.|Clients begin the message twice, or never.
@@ -89,7 +90,7 @@ def _check_identity(index: int, chunk: Mapping[str, object], first: Mapping[str,
         deviation = "" if elements(chunk.get("choices")) else "differs-without-choices"
         yield Finding("C6", f"the {' and the '.join(differ)} differs", deviation, index)
     if kind and kind != CHUNK:
-        yield Finding("C6", f"the object is {kind!r:.40}", "other-object" if isinstance(kind, str) else "", index)
+        yield Finding("C6", f"the object is {quote(kind)}", "other-object" if isinstance(kind, str) else "", index)
 
 
 def _check_usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, failed: bool) -> Iterator[Finding]:
@@ -126,7 +127,7 @@ def _check_roles(parts: Indexed) -> Iterator[Finding]:
     roles = [(index, members(choice.get("delta")).get("role")) for index, choice in parts]
     for place, (index, role) in enumerate(roles):
         if role is not None and role != "assistant":
-            yield Finding("C1", f"the role is {role!r:.40}", event=index)
+            yield Finding("C1", f"the role is {quote(role)}", event=index)
         elif role is None and place == 0:
             yield Finding("C1", "the first chunk of the choice has no role", "no-role", index)
         elif role is not None and place > 0:
@@ -142,14 +143,14 @@ def _check_finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding
         if "finish_reason" not in choice or reason == "":
             yield Finding("C2", "a choice has no finish_reason", "no-reason-key", index)
         elif reason is not None and not isinstance(reason, str):
-            yield Finding("C2", f"the reason is {reason!r:.40}", event=index)
+            yield Finding("C2", f"the reason is {quote(reason)}", event=index)
         elif isinstance(reason, str) and reason not in _FINISH_REASONS:
-            yield Finding("C2", f"the reason is {reason!r:.40}", "other-reason", index)
+            yield Finding("C2", f"the reason is {quote(reason)}", "other-reason", index)
         if ended is not None:
             if _added_content(choice) or (reason and reason != ended):
-                yield Finding("C2", f"comes after the reason {ended!r:.40}", event=index)
+                yield Finding("C2", f"comes after the reason {quote(ended)}", event=index)
             else:
-                yield Finding("C2", f"repeats or follows the reason {ended!r:.40}", "after-reason", index)
+                yield Finding("C2", f"repeats or follows the reason {quote(ended)}", "after-reason", index)
         elif reason:
             ended = as_text(reason)
             if choice.get("delta"):
@@ -169,7 +170,7 @@ def _check_calls(parts: Indexed) -> Iterator[Finding]:
             elif any(call.get(name) is not None for name in ("id", "type")) or _function_of(call).get("name") is not None:
                 yield Finding("C4", "the id, the type or the name comes again", "call-fields-again", index)
             if call.get("index") != len(ids) - 1:
-                yield Finding("C4", f"the index is {call.get('index')!r:.40}, not {len(ids) - 1}", event=index)
+                yield Finding("C4", f"the index is {quote(call.get('index'))}, not {len(ids) - 1}", event=index)
             arguments = _function_of(call).get("arguments", "")
             if arguments is None:
                 yield Finding("C4", "the arguments are null", "null-arguments", index)

@@ -15,6 +15,7 @@ from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransd
 from interlock.events.json import EMPTY, as_text, is_array, is_object, members, parse
 from interlock.events.rulebook import Finding, Rule, read_rows
 from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
+from interlock.judges.digests import quote
 
 _RULES: Final = """
 M1|opening|order|`message_start` comes first and once, empty, with id, model and usage.|SDKs build the message from it.
@@ -173,12 +174,12 @@ def _split_blocks(events: Indexed, findings: list[Finding]) -> Iterator[_BlockEv
         match event.get("type"):
             case "content_block_start":
                 if block is not None or event.get("index") != count:
-                    findings.append(Finding("M2", f"block {event.get('index')} begins, after {count} blocks", event=index))
+                    findings.append(Finding("M2", f"block {quote(event.get('index'))} begins, after {count} blocks", event=index))
                 count += 1
                 block = _BlockEvents(index, members(event.get("content_block")))
                 yield block
             case "content_block_delta" | "content_block_stop" as name if block is None or event.get("index") != count - 1:
-                findings.append(Finding("M2", f"{name} is for block {event.get('index')}, which is not open", event=index))
+                findings.append(Finding("M2", f"{name} is for block {quote(event.get('index'))}, which is not open", event=index))
             case "content_block_delta" if block is not None:
                 block.deltas.append(members(event.get("delta")))
             case "content_block_stop" if block is not None:
@@ -208,7 +209,7 @@ def _check_deltas(block: _BlockEvents) -> Iterator[Finding]:
     for delta in block.deltas if block.kind in BLOCKS else ():
         kind = as_text(delta.get("type"))
         if kind not in known or not all(isinstance(delta.get(name), each) for name, each in known[kind].items()):
-            yield Finding("M3", f"{delta.get('type')} in a block of the type {block.kind}", event=block.place)
+            yield Finding("M3", f"{kind or quote(delta.get('type'))} in a block of the type {block.kind}", event=block.place)
     kinds = [delta.get("type") for delta in block.deltas]
     if block.kind == "thinking" and block.stopped:
         signatures = kinds.count("signature_delta")
@@ -231,9 +232,9 @@ def _check_stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Fin
         yield Finding("M7", "no message_delta follows the last block", event=len(events))
         return
     if not isinstance(reason, str) or reason not in _STOPS:
-        yield Finding("M8", f"the reason is {reason!r}", event=index)
+        yield Finding("M8", f"the reason is {quote(reason)}", event=index)
     if (reason == "stop_sequence") != isinstance(stop, str):
-        yield Finding("M8", f"the reason is {reason}, and the stop sequence {stop!r}", event=index)
+        yield Finding("M8", f"the reason is {quote(reason)}, and the stop sequence {quote(stop)}", event=index)
     if type(members(end.get("usage")).get("output_tokens")) is not int:
         yield Finding("M7", "message_delta has no usage", event=index)
     calls = [block.is_whole_call for block in blocks if block.kind == "tool_use"]
@@ -343,7 +344,7 @@ class MessagesJudge(DialectJudge):
         for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
             name = body.get("type")
             if not isinstance(name, str) or (message.event != name and self._decoder.is_framed):
-                yield Finding("M12", f"the event is {message.event!r}, and its type is {name!r:.40}", event=index)
+                yield Finding("M12", f"the event is {message.event!r}, and its type is {quote(name)}", event=index)
 
     def _items(self) -> list[str]:
         return [as_text(members(body["content_block"]).get("type")) for body in self._bodies if "content_block" in body]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fuzzing.bodies import PARAMETERS, frames, requests
+from fuzzing.bodies import PARAMETERS, frames, heads, requests
 from fuzzing.hostile import ALLOWED, FRAMES, HEADS, JSON, MCP_SERVERS, REQUESTS, over_connection, over_socket, summarize
 from fuzzing.prober import Prober
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -96,7 +96,7 @@ def test_hostile_frames_get_the_answer_that_they_deserve(prober, name) -> None:
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
-@given(st.one_of(requests(), frames()))
+@given(st.one_of(requests(), frames(), heads()))
 def test_any_request_gets_an_allowed_answer(prober, body) -> None:
     prober.send(body)
 

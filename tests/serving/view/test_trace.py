@@ -258,6 +258,13 @@ def test_other_choices_and_events_have_places_too() -> None:
     assert [line[2]["name"] for line in of(trace_lines, "lane")] == ["m", "choice 1", None]
 
 
+@pytest.mark.parametrize("index", [["0"], {}, "0", None, 0.5, 2**80])
+def test_an_index_of_any_type_has_a_place(index) -> None:
+    call = {"tool_calls": [{"index": index, "id": "a", "function": {"name": "f", "arguments": ""}}]}
+    trace_lines = lines_of(chunked(chunk({"content": "Hi"}, index), chunk(call, index)))
+    assert [name for _, name, _ in walked(trace_lines)] == ["delta.content", "delta.tool_calls"]
+
+
 def test_a_finding_stands_at_its_event_and_no_edge_explains_it() -> None:
     trace_lines = lines_of(broken_messages())
     (finding,) = of(trace_lines, "f")

@@ -1,9 +1,12 @@
-"""Strategies for requests: every parameter of `POST /v1/responses`, with valid, invalid and costly values.
+"""Strategies for requests: every parameter of `POST /v1/responses`, with valid, invalid and costly values; and heads of requests.
 
-A request with a `type` is a frame for a WebSocket.
+A request with a `type` is a frame for a WebSocket, and one with `lines` is the head of a request.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -375,3 +378,29 @@ def frames(draw: st.DrawFn) -> dict[str, object]:
     body["type"] = draw(FRAME_TYPES)
     optional = {"stream_id": STREAM_IDS, "generate": st.booleans(), "previous_response_id": IDS}
     return body | {name: draw(mostly(values)) for name, values in optional.items() if draw(st.booleans())}
+
+
+LINES = st.tuples(
+    st.sampled_from(
+        ["x-a", "x-a", "accept", "cookie", "host", "content-length", "transfer-encoding", "connection", "a b", "", "\x00"]
+    ),
+    st.sampled_from(["a", "a", "", "1", "chunked", "é", "a b", ",", "\t", "\r\n b", "\x00", "keep-alive"]),
+    st.sampled_from([0, 1, 600, 70_000, 3_000_000]),
+    st.sampled_from([1, 1, 1, 2, 199, 201, 20_000]),
+)
+"""The name of a header, what its value repeats, how often, and how often the header comes."""
+
+
+@st.composite
+def heads(draw: st.DrawFn) -> dict[str, object]:
+    """Draw the head of a request, with few headers or a flood of them."""
+    path = draw(st.sampled_from(["/v1/models", "/v1/models", "/health", "*", ""]))
+    return {"path": path, "more": draw(st.sampled_from([0, 0, 9_000, 1_000_000])), "lines": draw(st.lists(LINES, max_size=5))}
+
+
+def head_of(body: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a head that `heads` has drawn."""
+    lines = [f"GET {body['path']}{'a' * body['more']} HTTP/1.1", "host: 127.0.0.1", "connection: close"]
+    for name, unit, size, count in body["lines"]:
+        lines += [f"{name}: {unit * (size // len(unit or 'a'))}"] * min(count, max(1, 60_000_000 // (size or 1)))
+    return "\r\n".join([*lines, "", ""]).encode()

@@ -121,7 +121,10 @@ PARTS = st.lists(
     max_size=3,
 )
 ARGUMENTS = st.one_of(
-    st.sampled_from(["", "{", '{"a":', "1}", "{}", '{"a":1}', "}", "[]", " ", '"\ud83d']), HALVES, st.just({"a": 1}), TEXTS
+    st.sampled_from(["", "{", '{"a":', "1}", "{}", '{"a":1}', "}", "[]", "[1", " ", '"\ud83d', "null", "nul", "7", "not json"]),
+    HALVES,
+    st.just({"a": 1}),
+    TEXTS,
 )
 FUNCTIONS = fields(name=st.sampled_from(["f", "g", "", "get", "_weather", "functions.f", "mcp.x", "a b"]), arguments=ARGUMENTS)
 CALL_IDS = st.one_of(st.sampled_from(["call_1", "", "g6fVbXS8K", "functions.f:0", "x" * 2_000, "\ud83d"]), TEXTS)

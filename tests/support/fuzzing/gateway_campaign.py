@@ -1,4 +1,4 @@
-"""Hostile streams of Chat Completions through a gateway.
+"""Hostile streams of Chat Completions through a gateway, to clients of each API.
 
 The gateway is in this process; only the bytes of its upstream are made up. Each stream is judged. One that breaks something is
 shrunk, printed and written to `counterexamples/hostile_streams/`, where the ordinary tests replay it; the exit status is then 1.
@@ -20,8 +20,10 @@ from attrs import define, field
 from campaigns import any_seed, options
 from fuzzing.campaign import broken_by, show
 from fuzzing.chunk_streams import ChunkStream, Kind, chunk_streams, to_json
+from live.dialects import chunks_of, messages_of
 from live.wire import bodies
 
+from interlock.dialects import ApiName
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
@@ -35,31 +37,78 @@ ROUND = 200
 PATIENCE = 20.0
 """Seconds after which a stream counts as endless."""
 KINDS: Final[Sequence[Kind]] = ("message", "reasoning", "function_call")
+NAMES: Final = ("f", "get_weather")
 BODY: Final = {
     "model": "m",
     "input": "Hi",
     "stream": True,
     "include": ["message.output_text.logprobs"],
-    "tools": [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("f", "get_weather")],
+    "tools": [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in NAMES],
+}
+DIALOGUE: Final = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 99, "stream": True}
+BODIES: Final[Mapping[ApiName, Mapping[str, object]]] = {
+    "responses": {**BODY, "store": False},
+    "messages": {**DIALOGUE, "tools": [{"name": name, "input_schema": {"type": "object"}} for name in NAMES]},
+    "chat": {
+        **DIALOGUE,
+        "tools": [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in NAMES],
+        "stream_options": {"include_usage": True},
+    },
+}
+"""The request in each API."""
+PATHS: Final[Mapping[ApiName, str]] = {
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "chat": "/v1/chat/completions",
 }
 
 
-def judge(stream: ChunkStream, data: bytes) -> None:
+def judge(stream: ChunkStream, data: bytes, api: ApiName = "responses") -> None:
     """Judge the answer of a gateway to a stream of its upstream.
 
     Raises:
         AssertionError: It is illegal, or lacks a word.
     """
-    response = bodies(data)[-1]["response"]
-    output = response["output"]
+    failed, texts = READERS[api](data)
     for kind in KINDS:
-        text = "\n".join(_text(item) for item in output if item["type"] == kind)
         certain = [piece.word for piece in stream.certain if piece.kind == kind]
-        words = certain if response["status"] == "failed" else stream.words(kind)
-        at = 0
+        words = certain if failed else stream.words(kind)
+        at, text = 0, texts[kind]
         for word in filter(None, words):
             assert word in text[at:], f"{word} is missing in {text!r} of the kind {kind}"
             at = text.index(word, at) + len(word)
+
+
+def _read_responses(data: bytes) -> tuple[bool, Mapping[Kind, str]]:
+    """Return whether a response failed, and its text of each kind."""
+    response = bodies(data)[-1]["response"]
+    texts = {kind: "\n".join(_text(item) for item in response["output"] if item["type"] == kind) for kind in KINDS}
+    return response["status"] == "failed", texts
+
+
+def _read_messages(data: bytes) -> tuple[bool, Mapping[Kind, str]]:
+    events = messages_of(data)
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    names = zip(KINDS, ("text", "thinking", "partial_json"), strict=True)
+    return events[-1]["type"] == "error", {kind: "".join(delta.get(name, "") for delta in deltas) for kind, name in names}
+
+
+def _read_chat(data: bytes) -> tuple[bool, Mapping[Kind, str]]:
+    chunks = chunks_of(data, usage=True)
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk.get("choices", ())]
+    texts: dict[Kind, str] = {
+        "message": "".join(f"{delta.get('content') or ''}{delta.get('refusal') or ''}" for delta in deltas),
+        "reasoning": "".join(delta.get("reasoning_content") or "" for delta in deltas),
+        "function_call": "".join(call["function"]["arguments"] for delta in deltas for call in delta.get("tool_calls", ())),
+    }
+    return "error" in chunks[-1], texts
+
+
+READERS: Final[Mapping[ApiName, Callable[[bytes], tuple[bool, Mapping[Kind, str]]]]] = {
+    "responses": _read_responses,
+    "messages": _read_messages,
+    "chat": _read_chat,
+}
 
 
 def _text(item: Mapping[str, Any]) -> str:
@@ -128,14 +177,15 @@ class GatewayProber:
         self._runner.close()
 
     def probe(self, stream: ChunkStream) -> None:
-        """Send a request to a gateway whose upstream answers with a stream.
+        """Send a request of each API to a gateway whose upstream answers with a stream.
 
         Raises:
             AssertionError: No gateway may answer so.
         """
-        judge(stream, self.answer(stream))
+        for api in PATHS:
+            judge(stream, self.answer(stream, api), api)
 
-    def answer(self, stream: ChunkStream) -> bytes:
+    def answer(self, stream: ChunkStream, api: ApiName = "responses") -> bytes:
         """Return the answer of the gateway, which is not judged.
 
         Raises:
@@ -146,16 +196,16 @@ class GatewayProber:
         faults, log = Faults(), logging.getLogger()
         log.addHandler(faults)
         try:
-            answer = self._runner.run(self._post(client))
+            answer = self._runner.run(self._post(client, api))
         finally:
             log.removeHandler(faults)
         assert answer.status_code == 200, answer.text
         assert not faults.messages, faults.messages
         return answer.content
 
-    async def _post(self, client: httpx.AsyncClient) -> httpx.Response:
+    async def _post(self, client: httpx.AsyncClient, api: ApiName) -> httpx.Response:
         async with asyncio.timeout(PATIENCE):
-            return await client.post("/v1/responses", json={**BODY, "store": False})
+            return await client.post(PATHS[api], json=BODIES[api])
 
     def _client(self, family: str | None) -> tuple[FakeUpstream, httpx.AsyncClient]:
         if family not in self._clients:

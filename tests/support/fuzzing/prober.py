@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPResponse
 from typing import Self
+from urllib.parse import urlsplit
 
 import httpx
 from attrs import define, field
+from fuzzing.bodies import head_of
 from live.raw_socket import framed, raw_socket
 from live.watched import PATIENCE, Watch, memory_of
 from websockets.frames import Opcode
@@ -45,12 +50,15 @@ class Prober:
         self._client.close()
 
     def send(self, body: Mapping[str, object]) -> None:
-        """Send a request over HTTP, or over a WebSocket if it has a `type`.
+        """Send a request over HTTP, or over a WebSocket if it has a `type`; or only a head that has `lines`.
 
         Raises:
             AssertionError: No server may answer so.
         """
         self.count += 1
+        if "lines" in body:
+            self._count(self._send_head(head_of(body)))
+            return
         content = json.dumps(body).encode()
         if "type" in body:
             self._count(self._send_frame(content))
@@ -60,6 +68,20 @@ class Prober:
 
     def _count(self, status: str) -> None:
         self.statuses[status] = self.statuses.get(status, 0) + 1
+
+    def _send_head(self, data: bytes) -> str:
+        """Send the head of a request, which is answered or refused, and never leaves the client waiting."""
+        place = urlsplit(self.url)
+        with socket.create_connection((str(place.hostname), place.port or 80), timeout=PATIENCE) as connection:
+            with suppress(OSError):  # the server may have closed the connection
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+            answer = HTTPResponse(connection)
+            with suppress(ConnectionError):  # the server has closed a connection whose bytes it has not read to their end
+                answer.begin()
+                assert answer.status in {200, 400, 404, 431, 501}, (answer.status, answer.read())
+                return f"head {answer.status}"
+        return "head closed"
 
     def _send_frame(self, content: bytes) -> str:
         """Send a frame over a new WebSocket, judge the answer, and assert that the next frame has one too."""

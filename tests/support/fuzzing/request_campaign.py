@@ -1,9 +1,10 @@
 """A long run of hostile requests against a real server.
 
-Half of them are sent over HTTP, half over WebSockets; every second round goes to a gateway, whose upstream refuses what the
-strictest services refuse. Every answer and every stream is judged, while another client fetches `/health`. A request that breaks
-something is shrunk, printed and written to `counterexamples/hostile_requests/`, where the ordinary tests replay it; the exit
-status is then 1. Memory is compared between the end and the first round, in which caches fill.
+A third of them are sent over HTTP and a third over WebSockets; the others are heads alone, some of them floods of headers. Every
+second round goes to a gateway, whose upstream refuses what the strictest services refuse. Every answer and every stream is
+judged, while another client fetches `/health`. A request that breaks something is shrunk, printed and written to
+`counterexamples/hostile_requests/`, where the ordinary tests replay it; the exit status is then 1. Memory is compared between the
+end and the first round, in which caches fill.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 from campaigns import any_seed, options
-from fuzzing.bodies import frames, requests
+from fuzzing.bodies import frames, heads, requests
 from fuzzing.campaign import broken_by, show
 from fuzzing.prober import Prober
 from fuzzing.strict_chat import serving_gateway
@@ -36,7 +37,7 @@ def main(minutes: float, seed: int) -> int:
         probers, first_memory = (plain, translating), dict[int, int]()
         while (seconds := time.monotonic() - start) < minutes * 60:
             prober = probers[seed % 2]
-            broken = broken_by(st.one_of(requests(), frames()), prober.send_watched, ROUND, seed)
+            broken = broken_by(st.one_of(requests(), frames(), heads()), prober.send_watched, ROUND, seed)
             if broken is not None:
                 body, error = broken
                 FOUND.mkdir(exist_ok=True)

@@ -88,14 +88,15 @@ def _message_place(body: Mapping[str, object]) -> Place:
 
 def _chunk_place(body: Mapping[str, object]) -> Place:
     choice = members(next(iter(elements(body.get("choices"))), None))
-    at = choice.get("index") or 0
+    index = choice.get("index")
+    at = index if isinstance(index, int) else 0
     match ChatJudge.name_event(body):
         case "delta.role":
             return Place("delta.role", None, _about("completion", body.get("model"), body.get("id")))
         case "start call" | "delta.tool_calls" as name:
             call = members(elements(members(choice.get("delta")).get("tool_calls"))[0])
             about = _about("tool_call", members(call.get("function")).get("name"), call.get("id"))
-            return Place("delta.tool_calls", (at, "call", str(call.get("index"))), about if name == "start call" else None)
+            return Place("delta.tool_calls", (at, "call", quote(call.get("index"))), about if name == "start call" else None)
         case "delta.content" | "delta.refusal" | "delta.reasoning" as name:
             kind = name.removeprefix("delta.")
             return Place(name, (at, kind), _about(kind, None if at == 0 else f"choice {at}", None))

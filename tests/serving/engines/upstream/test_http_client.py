@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import uvloop
 from attrs import define, field
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
 from interlock.serving.engines.upstream import http_client
 from interlock.serving.engines.upstream.http_client import Connection, HttpClient, HttpError
@@ -312,6 +314,48 @@ def test_a_request_tries_one_idle_connection_and_closes_the_others(run):
             assert (server.connections, len(client.idle)) == (3, 3)
             assert await post(client) == (b"hello", None)
             assert (server.connections, len(server.requests), len(client.connections)) == (4, 5, 1)
+
+    run(work())
+
+
+@seed(7)
+@settings(max_examples=40, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=8),
+    st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    st.booleans(),
+)
+def test_each_request_is_answered_once_whatever_idle_connections_the_server_has_given_up(run, lives, bursts, resets):
+    """A connection lives for some requests; the server meets the next one with its end, or with a reset."""
+
+    async def work():
+        answered = 0
+        remaining, tasks = [*lives], []
+
+        async def serve(reader, writer):
+            nonlocal answered
+            tasks.append(asyncio.current_task())
+            life = remaining.pop() if remaining else 1
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                for _ in range(life):
+                    await reader.readuntil(b"\r\n\r\n")
+                    await reader.readexactly(2)
+                    answered += 1
+                    writer.write(LENGTH)
+                await reader.readuntil(b"\r\n\r\n")
+            if resets:
+                writer.transport.abort()
+            writer.close()
+
+        listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+        _, port = listener.sockets[0].getsockname()
+        async with client_of(f"http://127.0.0.1:{port}") as client:
+            for count in bursts:
+                assert await asyncio.gather(*(post(client) for _ in range(count))) == [(b"hello", None)] * count
+        listener.close()
+        await asyncio.gather(*tasks)
+        await asyncio.sleep(0)  # the sockets are closed in the next step of the loop
+        assert answered == sum(bursts)
 
     run(work())
 
