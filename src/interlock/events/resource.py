@@ -14,7 +14,7 @@ from typing import Any, Final, cast, get_args
 from msgspec import Struct, ValidationError, convert, defstruct, to_builtins
 from msgspec.structs import fields
 
-from interlock.events.json import elements, is_array, is_object, members
+from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.events.response_object import DEFAULTS, RUN_FIELDS, Response
 from interlock.events.shapes import Arm, Hint, arms_of, extra_of
 from interlock.events.tools import AnyTool
