@@ -2,7 +2,7 @@
 
 `--middleware chosen_serving.ChosenServing` loads it. The header `x-serving` names a tool parser, a reasoning parser and a kind of
 context: `hermes/qwen3/simple`, `//harmony`. So one server plays the turns of all families, and vLLM's own class answers the
-requests without that header. Requests must come one after another.
+requests without that header. Requests with different kinds of context must come one after another.
 """
 
 from __future__ import annotations

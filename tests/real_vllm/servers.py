@@ -51,7 +51,12 @@ ENVIRONMENT: Final = {
     "INTERLOCK_TOOL_TIMEOUT": "8",
     "INTERLOCK_ALLOW_MCP_HOST": "localhost",
 }
-FLAGS: Final = ("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "8")
+AT_ONCE: Final = 32
+"""How many requests a server runs at once; a step of its engine for many of them costs little more than for one."""
+FLAGS: Final = (
+    *("--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", str(AT_ONCE)),
+    *("--override-generation-config", '{"temperature": 0}'),  # scripts force the tokens, and a choice by chance costs more
+)
 DEVICES: Final = {
     # As on a device, the engine runs the model itself: a further process would take seconds to start.
     "cpu": ("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),

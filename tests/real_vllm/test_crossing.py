@@ -1,22 +1,27 @@
-"""Every parameter that changes the input of vLLM's detokenizer and parsers, with every turn and several sizes of outputs.
+"""Every parameter that changes the input of vLLM's detokenizer and parsers, with every turn, and outputs of several sizes.
 
-None of them may change an item: a stop sequence that never occurs makes text lag behind its tokens, log probabilities belong to
-the text of their tokens, and an interval makes many tokens arrive at once. If a stop sequence occurs, or a turn continues after
-its end, the streams are legal, have no control token, and equal the response without streaming.
+Each turn meets each parameter, and both meet each size of the outputs; `make nightly` plays each pair in each size. None of the
+parameters may change an item: a stop sequence that never occurs makes text lag behind its tokens, log probabilities belong to the
+text of their tokens, and an interval makes many tokens arrive at once. If a stop sequence occurs, or a turn continues after its
+end, the streams are legal, have no control token, and equal the response without streaming.
 """
 
 import asyncio
 import json
+from itertools import product
 
 import httpx
 import pytest
 from playing import CHANCE, body, judged, summary, tokens, without_chance
-from servers import HEADERS, RELEASE
+from servers import AT_ONCE, HEADERS, RELEASE
 from turns import ANSWER, END, FUNCTION, HARMONY, NEXT, PARSED, THINK, TOOL_CALL, Turn
 
-INTERVALS = pytest.mark.parametrize("interval", [1, 5, 50])
-AT_ONCE = 8
-"""The most concurrent requests, as many as a test server accepts."""
+INTERVALS = (1, 5, 50)
+"""The tokens in an output of the engine."""
+HARMONY_SERVER = pytest.mark.parametrize("server", ["harmony"], indirect=True)
+PARSED_SERVERS = pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
+PAIRS = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["once", "every"])
+"""Whether each pair of a turn and a parameter is played in every interval, or in one."""
 
 NEVER = {"stop": ["\nObservation:"]}
 INCLUDED = {**NEVER, "include_stop_str_in_output": True}
@@ -44,24 +49,39 @@ async def send(client, request, *, streamed):
 
 
 def all_asked(server, requests):
-    """Return the responses to requests, each with and without streaming."""
+    """Return the responses to requests, each with and without streaming.
 
-    async def ask():
+    A request is an interval, a turn and further fields; those of different intervals are sent one after another.
+    """
+
+    async def ask(sending):
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(client, request, streamed):
             async with room:
                 return await send(client, request, streamed=streamed)
 
-        async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=300) as client:
-            asking = [one(client, request, streamed) for request in requests for streamed in (True, False)]
-            return await asyncio.gather(*asking)
+        limits = httpx.Limits(max_connections=AT_ONCE)
+        async with httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=300, limits=limits) as client:
+            asking = [one(client, request, streamed) for request in sending for streamed in (True, False)]
+            flat = await asyncio.gather(*asking)
+        return zip(flat[::2], flat[1::2], strict=True)
 
-    flat = asyncio.run(ask())
-    return [*zip(flat[::2], flat[1::2], strict=True)]
+    places = {interval: [place for place, case in enumerate(requests) if case[0] == interval] for interval in INTERVALS}
+    bodies = [request_for(server, interval, turn, **fields) for interval, turn, fields in requests]
+    found = {}
+    for chosen in places.values():
+        found.update(zip(chosen, asyncio.run(ask([bodies[place] for place in chosen])), strict=True))
+    return [found[place] for place in range(len(requests))]
 
 
-def request_for(server, turn, interval, **fields):
+def spread(*lists):
+    """Return each combination of the values of lists with one of the intervals, so that each value meets all of these."""
+    places = product(*map(range, map(len, lists)))
+    return [(INTERVALS[sum(place) % len(INTERVALS)], *values) for place, values in zip(places, product(*lists), strict=True)]
+
+
+def request_for(server, interval, turn, **fields):
     request = body(server.setup.model, turn, **fields)
     request["vllm_xargs"]["interval"] = interval
     return request
@@ -79,12 +99,12 @@ def unscored(response):
     return [part for part, text in zip(parts, spelled, strict=True) if text != part["text"]]
 
 
-def cross(server, interval, turns, parameters):
-    cases = [(turn, parameter) for turn in turns if turn.since <= RELEASE for parameter in parameters]
-    results = all_asked(server, [request_for(server, turn, interval, **parameter) for turn, parameter in cases])
+def cross(server, turns, parameters, *, every):
+    turns = [turn for turn in turns if turn.since <= RELEASE]
+    cases = [*product(INTERVALS, turns, parameters)] if every else spread(turns, parameters)
     plain = {}
-    for (turn, parameter), (streamed, whole) in zip(cases, results, strict=True):
-        case = f"{turn.name} with {json.dumps(parameter)}"
+    for (interval, turn, parameter), (streamed, whole) in zip(cases, all_asked(server, cases), strict=True):
+        case = f"{turn.name} with {json.dumps(parameter)} in outputs of {interval}"
         assert without_chance(whole) == without_chance(streamed), case
         assert (summary(streamed), streamed["status"]) == ([*turn.items], turn.status), case
         assert text_of(streamed) == plain.setdefault(turn.name, text_of(streamed)), case
@@ -92,75 +112,70 @@ def cross(server, interval, turns, parameters):
         assert streamed["usage"]["output_tokens"] == whole["usage"]["output_tokens"]
 
 
-@INTERVALS
-@pytest.mark.parametrize("server", ["harmony"], indirect=True)
-def test_no_parameter_changes_an_item_of_harmony(server, interval):
-    cross(server, interval, HARMONY, [*HARMLESS, SCORED, {**SCORED, **NEVER}])
+@PAIRS
+@HARMONY_SERVER
+def test_no_parameter_changes_an_item_of_harmony(server, every):
+    cross(server, HARMONY, [*HARMLESS, SCORED, {**SCORED, **NEVER}], every=every)
 
 
-@INTERVALS
-@pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
-def test_no_parameter_changes_an_item_of_a_parsed_model(server, interval):
+@PAIRS
+@PARSED_SERVERS
+def test_no_parameter_changes_an_item_of_a_parsed_model(server, every):
     turns = [turn for turn in PARSED if not turn.body.get("include") and turn.status != "failed"]
-    cross(server, interval, turns, WITH_SCORES)
+    cross(server, turns, WITH_SCORES, every=every)
 
 
 HARMONY_TEXT = f"{THINK}Hm, well.<|end|>{NEXT}{ANSWER}Hello, world: how are you?<|return|>"
 
 
-@INTERVALS
-@pytest.mark.parametrize("server", ["harmony"], indirect=True)
-def test_a_stop_sequence_truncates_the_text_of_harmony(server, interval):
+@HARMONY_SERVER
+def test_a_stop_sequence_truncates_the_text_of_harmony(server):
     stopped = [(["w are"], ["Hm, well.", "Hello, world: ho"]), (["Hello"], ["Hm, well."]), ([", w"], ["Hm"])]
-    requests = [request_for(server, Turn("", [HARMONY_TEXT]), interval, stop=stop) for stop, _ in stopped]
-    for (stop, texts), (streamed, whole) in zip(stopped, all_asked(server, requests), strict=True):
-        assert without_chance(whole) == without_chance(streamed), stop
-        assert [item["content"][0]["text"] for item in streamed["output"]] == texts, stop
+    cases = [*product(INTERVALS, stopped)]
+    requests = [(interval, Turn("", [HARMONY_TEXT]), {"stop": stop}) for interval, (stop, _) in cases]
+    for (interval, (stop, texts)), (streamed, whole) in zip(cases, all_asked(server, requests), strict=True):
+        assert without_chance(whole) == without_chance(streamed), (interval, stop)
+        assert [item["content"][0]["text"] for item in streamed["output"]] == texts, (interval, stop)
         assert streamed["status"] == "completed"
 
 
-@INTERVALS
-@pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
-def test_a_stop_sequence_truncates_the_text_and_its_log_probabilities(server, interval):
-    requests = [
-        request_for(server, Turn("", [f"{TEXT}{END}"]), interval, stop=stop, **scored)
-        for stop, _ in STOPPED
-        for scored in ({}, SCORED)
-    ]
-    results = all_asked(server, requests)
-    for (stop, text), (streamed, whole) in zip([case for case in STOPPED for _ in range(2)], results, strict=True):
-        assert without_chance(whole) == without_chance(streamed), stop
+@PARSED_SERVERS
+def test_a_stop_sequence_truncates_the_text_and_its_log_probabilities(server):
+    cases = [*product(INTERVALS, STOPPED, ({}, SCORED))]
+    requests = [(interval, Turn("", [f"{TEXT}{END}"]), {"stop": stop, **scored}) for interval, (stop, _), scored in cases]
+    for (interval, (stop, text), scored), (streamed, whole) in zip(cases, all_asked(server, requests), strict=True):
+        assert without_chance(whole) == without_chance(streamed), (interval, stop)
         # White space at the beginning of a message is framing for some parsers, and text for others.
         messages = [item["content"][0]["text"].lstrip() for item in streamed["output"] if item["type"] == "message"]
-        assert messages == ([] if text is None else [text]), stop
+        assert messages == ([] if text is None else [text]), (interval, stop)
         assert streamed["status"] == "completed"
-    assert [unscored(streamed) for streamed, _ in results[1::2]] == [[]] * len(STOPPED)
+        assert not scored or unscored(streamed) == [], (interval, stop)
 
 
-@INTERVALS
-@pytest.mark.parametrize("server", ["parsed", "operated"], indirect=True)
-def test_a_turn_that_continues_after_its_end_has_no_control_token_in_its_text(server, interval):
+@PARSED_SERVERS
+def test_a_turn_that_continues_after_its_end_has_no_control_token_in_its_text(server):
     written = [f"{TEXT}{END} More.{END}", f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}\n{END}"]
-    for text in written:
-        limit = len(tokens("qwen3", text)) + 3
-        turn = Turn("", [text], body={"ignore_eos": True, "max_output_tokens": limit, "tools": [FUNCTION]})
-        ((streamed, whole),) = all_asked(server, [request_for(server, turn, interval)])
-        assert without_chance(whole) == without_chance(streamed)
+    cases = [*product(INTERVALS, [(Turn("", [text]), len(tokens("qwen3", text)) + 3) for text in written])]
+    fields = {"ignore_eos": True, "tools": [FUNCTION]}
+    requests = [(interval, turn, {**fields, "max_output_tokens": limit}) for interval, (turn, limit) in cases]
+    for (interval, (_, limit)), (streamed, whole) in zip(cases, all_asked(server, requests), strict=True):
+        assert without_chance(whole) == without_chance(streamed), interval
         assert (streamed["status"], streamed["usage"]["output_tokens"]) == ("incomplete", limit)
         assert "<|im_end|>" not in json.dumps(streamed["output"])
         assert [item["type"] for item in streamed["output"]][:1] == ["reasoning"]
 
 
-@INTERVALS
-@pytest.mark.parametrize("server", ["harmony"], indirect=True)
-def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_token(server, interval):
+@PAIRS
+@HARMONY_SERVER
+def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_token(server, every):
     turns = [turn for turn in HARMONY if len(turn.rounds) == 1 and "max_output_tokens" not in turn.body]
-    limits = [len(tokens("gpt_oss", turn.rounds[0])) + 2 for turn in turns]
+    cases = [*product(INTERVALS, turns)] if every else spread(turns)
+    limits = [len(tokens("gpt_oss", turn.rounds[0])) + 2 for _, turn in cases]
     requests = [
-        request_for(server, turn, interval, ignore_eos=True, max_output_tokens=limit)
-        for turn, limit in zip(turns, limits, strict=True)
+        (interval, turn, {"ignore_eos": True, "max_output_tokens": limit})
+        for (interval, turn), limit in zip(cases, limits, strict=True)
     ]
-    for turn, limit, (streamed, whole) in zip(turns, limits, all_asked(server, requests), strict=True):
+    for (_, turn), limit, (streamed, whole) in zip(cases, limits, all_asked(server, requests), strict=True):
         assert without_chance(whole) == without_chance(streamed), turn.name
         assert streamed["usage"]["output_tokens"] == limit, turn.name
         assert "<|" not in json.dumps(streamed["output"]), turn.name

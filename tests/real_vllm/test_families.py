@@ -1,6 +1,6 @@
 """The families on real engines: a model's output gives the expected items, with and without streaming.
 
-`make nightly` starts a server for each. In every run, `test_gateway` plays the turns of all on one server.
+`make nightly` starts a server for each; `test_gateway` plays the turns of all on one server.
 """
 
 import httpx

@@ -2,10 +2,11 @@
 
 import json
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 import pytest
-from playing import CHANCE, body, is_aborted, judged, metric, stream, summary, without_chance
+from playing import CHANCE, at_once, body, is_aborted, judged, metric, stream, summary, without_chance
 from servers import FAMILIES
 from turns import HARMONY, PARSED, THINK, Turn, family_turns
 
@@ -44,10 +45,9 @@ def check(url, model, turn, chance=CHANCE):
 
 
 @TOKENS
-@pytest.mark.parametrize("turn", HARMONY, ids=lambda turn: turn.name)
-def test_a_turn_of_gpt_oss_is_read_from_its_tokens(server, turn):
+def test_every_turn_of_gpt_oss_is_read_from_its_tokens(server):
     with gateway(server, "vllm") as url:
-        check(url, "gpt_oss", turn)
+        at_once(HARMONY, partial(check, url, "gpt_oss"))
 
 
 @TOKENS
@@ -109,24 +109,17 @@ def test_an_alias_is_the_upstreams_model(server):
 
 
 @TOKENS
-@pytest.mark.parametrize("turn", HARMONY, ids=lambda turn: turn.name)
-def test_vllms_own_stream_becomes_legal(server, turn):
+def test_every_stream_of_vllms_own_becomes_legal(server):
     with gateway(server, "responses") as url:
-        judged(stream(url, body("gpt_oss", turn)))
-
-
-FAMILY_TURNS = [
-    pytest.param("stock-families", name, turn, id=turn.name)
-    for name, reasoning in FAMILIES.items()
-    for turn in family_turns(name, reasoning)
-]
+        at_once(HARMONY, lambda turn: judged(stream(url, body("gpt_oss", turn))))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("server", "name", "turn"), FAMILY_TURNS, indirect=["server"])
-def test_a_turn_of_a_family_is_read_from_its_tokens(server, name, turn):
+@pytest.mark.parametrize("server", ["stock-families"], indirect=True)
+@pytest.mark.parametrize(("name", "reasoning"), FAMILIES.items())
+def test_every_turn_of_a_family_is_read_from_its_tokens(server, name, reasoning):
     with gateway(server, "vllm", name) as url:
-        check(url, "families", turn, ESTIMATED)
+        at_once(family_turns(name, reasoning), partial(check, url, "families", chance=ESTIMATED))
 
 
 @pytest.mark.long
@@ -154,19 +147,16 @@ def test_structured_output_and_log_probabilities_of_a_family(server):
 
 
 PARSED_SERVER = pytest.mark.parametrize("server", ["stock-parsed"], indirect=True)
-PARSED_TURNS = pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
 
 
 @PARSED_SERVER
-@pytest.mark.parametrize("turn", [turn for turn in PARSED if turn.status != "failed"], ids=lambda turn: turn.name)
-def test_tokens_are_read_whatever_parsers_the_server_has(server, turn):
+def test_tokens_are_read_whatever_parsers_the_server_has(server):
     with gateway(server, "vllm", "hermes") as url:
-        check(url, "qwen3", turn)
+        at_once([turn for turn in PARSED if turn.status != "failed"], partial(check, url, "qwen3"))
 
 
 @PARSED_SERVER
 @pytest.mark.parametrize("api", ["chat", "responses"])
-@PARSED_TURNS
-def test_a_turn_read_by_vllms_parsers_becomes_a_legal_stream(server, api, turn):
+def test_every_turn_that_vllms_parsers_read_becomes_a_legal_stream(server, api):
     with gateway(server, api) as url:
-        judged(stream(url, body("qwen3", turn)))
+        at_once(PARSED, lambda turn: judged(stream(url, body("qwen3", turn))))

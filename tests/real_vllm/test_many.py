@@ -23,7 +23,7 @@ async def play_all(url, requests):
 
 
 def long(text):
-    return f"{text} " * 150
+    return f"{text} " * 50
 
 
 @pytest.mark.parametrize("server", ["harmony", "parsed", "shared"], indirect=True)

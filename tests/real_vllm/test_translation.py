@@ -4,7 +4,7 @@ import apis
 import httpx
 import pytest
 from clients import hosts
-from playing import TIMEOUT, body, events, judged, stream, verdict
+from playing import TIMEOUT, at_once, body, events, judged, stream, verdict
 from turns import DONE, FUNCTION, HARMONY, PARSED, Turn
 
 from interlock.parsers.families.reference_encoders import WrittenItem
@@ -84,26 +84,23 @@ def test_items_of_other_servers_are_read_and_an_unknown_one_is_refused(server):
 # Messages and Chat Completions on real engines: a turn is legal, says what the model wrote, and is the same in one piece
 
 
-TURNS = [
-    *(pytest.param("harmony", turn, id=turn.name) for turn in HARMONY[::3]),
-    *(pytest.param("parsed", turn, id=turn.name) for turn in PARSED[::3]),
-]
-
-
 @pytest.mark.parametrize("api", ["messages", "chat"])
-@pytest.mark.parametrize(("server", "turn"), TURNS, indirect=["server"])
-def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn, api):
-    request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
-    data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
-    bodies = events(data)
-    assert [str(finding) for finding in verdict(data, api=api).findings] == []
-    output, reason = apis.read_stream(api, bodies)
-    assert apis.matches(output, turn.output), output
-    assert (reason == "error") is (turn.status == "failed")
-    assert api == "messages" or reason == "error" or bodies[-1]["usage"]
-    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
-    assert answer.status_code == (500 if reason == "error" else 200)
-    assert apis.is_same(api, (output, reason), answer.json())
+@pytest.mark.parametrize(("server", "turns"), [("harmony", HARMONY[::3]), ("parsed", PARSED[::3])], indirect=["server"])
+def test_turns_are_legal_streams_and_the_same_without_streaming(server, turns, api):
+    def check(turn):
+        request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
+        data = stream(server.url, {**request, **apis.STREAMED[api]}, path)
+        bodies = events(data)
+        assert [str(finding) for finding in verdict(data, api=api).findings] == []
+        output, reason = apis.read_stream(api, bodies)
+        assert apis.matches(output, turn.output), output
+        assert (reason == "error") is (turn.status == "failed")
+        assert api == "messages" or reason == "error" or bodies[-1]["usage"]
+        answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
+        assert answer.status_code == (500 if reason == "error" else 200)
+        assert apis.is_same(api, (output, reason), answer.json())
+
+    at_once(turns, check)
 
 
 # A host in vLLM of the tests of clients starts and writes its turns; `make test-clients`, which has four, runs by hand

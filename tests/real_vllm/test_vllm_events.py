@@ -5,8 +5,8 @@ from functools import partial
 
 import httpx
 import pytest
-from playing import TIMEOUT, body, is_aborted, judged, stream, summary, until, without_chance
-from servers import FAMILIES, HAS_EXAMPLE, HERE, RELEASE
+from playing import TIMEOUT, at_once, body, is_aborted, judged, stream, summary, until, without_chance
+from servers import FAMILIES, HAS_EXAMPLE, HERE
 from turns import FUNCTION, GRAMMATICAL, HARMONY, PARSED, PYTHON, THINK, WEATHER, Turn, family_turns
 
 from interlock import DONE_FRAME
@@ -19,22 +19,18 @@ GPT_OSS, SIMPLE, PARSABLE = "//harmony", "hermes/qwen3/simple", "hermes/qwen3/pa
 HARMONY_SERVER = pytest.mark.parametrize("server", ["stock-harmony"], indirect=True)
 PARSED_SERVER = pytest.mark.parametrize("server", ["stock-parsed"], indirect=True)
 
-TURNS = [
-    *(("stock-harmony", GPT_OSS, turn) for turn in HARMONY),
-    *(("stock-parsed", SIMPLE, turn) for turn in PARSED),
+PLAYED = [
+    ("stock-harmony", GPT_OSS, HARMONY),
+    ("stock-parsed", SIMPLE, PARSED),
     *(
-        ("stock-families", f"{name}/{reasoning}/simple", turn)
+        ("stock-families", f"{name}/{reasoning}/simple", family_turns(name, reasoning))
         for name, reasoning in FAMILIES.items()
-        for turn in family_turns(name, reasoning)
         if name not in GRAMMATICAL
     ),
 ]
-"""The turns, each with its server and the value of `HEADER`."""
+"""The turns that are played on each server, with the value of `HEADER`."""
 WITH_FLAGS = [
-    (f"example-{name}", "", turn)
-    for name, reasoning in FAMILIES.items()
-    if name in GRAMMATICAL
-    for turn in family_turns(name, reasoning)
+    (f"example-{name}", "", family_turns(name, reasoning)) for name, reasoning in FAMILIES.items() if name in GRAMMATICAL
 ]
 """The turns whose grammar vLLM's engine applies after the reasoning, for which it needs the flags of the family."""
 NIGHTLY = {"stock-families"}
@@ -64,8 +60,6 @@ def post(server, serving, request):
 
 
 def check(server, serving, turn):
-    if turn.since > RELEASE:
-        pytest.skip(f"vLLM parses this turn like that only since {turn.since}")
     response = play(server, serving, turn)[-1]["response"]
     assert [summary(response), response["status"]] == WITHOUT_VLLM_LOOP.get(turn.name, [list(turn.items), turn.status])
     answer = post(server, serving, body(server.setup.model, turn))
@@ -74,33 +68,32 @@ def check(server, serving, turn):
 
 
 @pytest.mark.parametrize(
-    ("server", "serving", "turn"),
-    [pytest.param(*each, id=each[2].name, marks=pytest.mark.long if each[0] in NIGHTLY else ()) for each in TURNS],
+    ("server", "serving", "turns"),
+    [pytest.param(*each, id=each[1], marks=pytest.mark.long if each[0] in NIGHTLY else ()) for each in PLAYED],
     indirect=["server"],
 )
-def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, serving, turn):
-    check(server, serving, turn)
+def test_turns_are_legal_streams_and_the_same_without_streaming(server, serving, turns):
+    at_once(turns, partial(check, server, serving))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("server", "serving", "turn"), [pytest.param(*each, id=each[2].name) for each in WITH_FLAGS], indirect=["server"]
+    ("server", "serving", "turns"), [pytest.param(*each, id=each[0]) for each in WITH_FLAGS], indirect=["server"]
 )
-def test_a_turn_with_a_grammar_is_legal_with_the_flags_of_its_family(server, serving, turn):
-    check(server, serving, turn)
+def test_turns_with_a_grammar_are_legal_with_the_flags_of_their_family(server, serving, turns):
+    at_once(turns, partial(check, server, serving))
 
 
 @PARSED_SERVER
-@pytest.mark.parametrize("turn", PARSED, ids=lambda turn: turn.name)
-def test_a_turn_is_legal_with_the_context_that_parses(server, turn):
-    check(server, PARSABLE, turn)
+def test_turns_are_legal_with_the_context_that_parses(server):
+    at_once(PARSED, partial(check, server, PARSABLE))
 
 
 def test_the_page_says_how_many_turns_of_the_comparison_were_played():
     page = (DOCS / "evidence" / "conformance" / "turns.md").read_text("utf-8").partition("\n## Messages")[0]
     compared = re.findall(r"^\| ([^|]+?) \| ", page.partition("|---")[2], re.MULTILINE)
-    played = {turn.name for _, _, turn in (*TURNS, *WITH_FLAGS)}
-    always = {turn.name for server, _, turn in TURNS if server not in NIGHTLY}
+    played = {turn.name for _, _, turns in (*PLAYED, *WITH_FLAGS) for turn in turns}
+    always = {turn.name for server, _, turns in PLAYED if server not in NIGHTLY for turn in turns}
     assert {*compared} - played == set()
     page = (DOCS / "library" / "engine.md").read_text("utf-8")
     assert f"{len({*compared} & always)} of the {len(compared)} of [the comparison]" in page
