@@ -363,7 +363,7 @@ def test_the_first_chunk_has_a_text_only_if_the_answer_begins_with_one(script, f
 
 
 def test_a_named_function_that_is_truncated_ends_with_length_in_chat():
-    assert chat(driven(*SCRIPTS["cut call"]), named=True)[-1]["choices"][0]["finish_reason"] == "length"
+    assert chat(driven(*SCRIPTS["cut call"]), names_function=True)[-1]["choices"][0]["finish_reason"] == "length"
 
 
 def test_a_whole_completion_has_the_input_of_a_custom_tool():
@@ -376,7 +376,7 @@ def test_a_whole_completion_has_the_input_of_a_custom_tool():
 
 
 def test_a_named_function_ends_with_stop_in_chat():
-    assert chat(driven(*CALL), named=True)[-1]["choices"][0]["finish_reason"] == "stop"
+    assert chat(driven(*CALL), names_function=True)[-1]["choices"][0]["finish_reason"] == "stop"
 
 
 def test_a_failed_response_ends_with_an_error_in_both_apis():

@@ -100,15 +100,15 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
     Args:
         usage: Whether the client wants the usage in a chunk of its own (rule C5).
         logprobs: Whether the client wants log probabilities.
-        named: Whether the request names the function to call, which makes the reason of its call `stop` (rule C3).
+        names_function: Whether the request names the function to call, which makes the reason of its call `stop` (rule C3).
     """
 
     table = CHAT
     end = b"data: [DONE]\n\n"
 
-    def __init__(self, *, usage: bool = False, logprobs: bool = False, named: bool = False) -> None:
+    def __init__(self, *, usage: bool = False, logprobs: bool = False, names_function: bool = False) -> None:
         super().__init__()
-        self._usage, self._logprobs, self._named = usage, logprobs, named
+        self._usage, self._logprobs, self._names_function = usage, logprobs, names_function
         self._base = api.CompletionChunk(id="", created=0, model="", choices=[])
         self._call = -1
         """The index of the last call."""
@@ -193,7 +193,7 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
             return end.finish_reason or "length"
         if self._call >= 0 and response.status != "completed":
             return "length"  # `stop` would say that the call may run
-        return "tool_calls" if self._call >= 0 and not self._named else "stop"
+        return "tool_calls" if self._call >= 0 and not self._names_function else "stop"
 
 
 def _tool_of(call: items.FunctionCall | items.CustomToolCall) -> dict[str, Any]:
@@ -263,8 +263,8 @@ def fold_chat(chunks: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.Cha
                 elif call.custom:
                     calls[-1].custom = replace(calls[-1].custom or call.custom, input=call.custom.input)
                 else:
-                    known, added = calls[-1].function or _NO_FUNCTION, call.function or _NO_FUNCTION
-                    calls[-1].function = replace(known, arguments=known.arguments + added.arguments)
+                    function, more = calls[-1].function or _NO_FUNCTION, call.function or _NO_FUNCTION
+                    calls[-1].function = replace(function, arguments=function.arguments + more.arguments)
     assert last is not None  # noqa: S101 - every stream has a chunk with the role
     content, reasoning, refusal = ("".join(parts) for parts in texts.values())
     message = api.ChatMessage(

@@ -172,11 +172,11 @@ class Transducer(ABC, Generic[E, D]):
 
     def feed(self, event: stream.StreamEvent) -> list[D]:
         """Return the events that one event becomes."""
-        made: list[D] = []
+        api_events: list[D] = []
         for trigger, argument in self._read(event):
             for effect in self._machine.fire(trigger):
-                made += self.make(effect, argument)
-        return made
+                api_events += self.make(effect, argument)
+        return api_events
 
     @abstractmethod
     def make(self, effect: E, argument: object) -> Sequence[D]:

@@ -43,19 +43,19 @@ def _without_secrets(value: object, hint: Hint) -> object:
     if not is_object(value) or not kinds:
         return value
     tagged = (kind for kind in kinds if kind.__struct_config__.tag == value.get("type"))
-    shown: dict[str, object] = dict(value)
+    public: dict[str, object] = dict(value)
     for member in fields(next(tagged, kinds[0])):
         name = member.encode_name
         match extra_of(member.type, "secret"):
             case "value":
-                shown.pop(name, None)
-            case "user" if isinstance(shown.get(name), str):
-                shown[name] = USER.sub("", str(shown[name]))
-            case "" if name in shown:
-                shown[name] = _without_secrets(shown[name], member.type)
+                public.pop(name, None)
+            case "user" if isinstance(public.get(name), str):
+                public[name] = USER.sub("", str(public[name]))
+            case "" if name in public:
+                public[name] = _without_secrets(public[name], member.type)
             case _:
                 pass
-    return shown
+    return public
 
 
 def _has_secrets(hint: Hint, above: tuple[Hint, ...] = ()) -> bool:
@@ -113,20 +113,20 @@ def _complete(name: str, value: object) -> object:
     """Return a setting with the fields that Open Responses requires; `fast` becomes `priority`."""
     match name:
         case "reasoning":
-            return {"effort": None, "summary": None, **_given(value)}
+            return {"effort": None, "summary": None, **_without_nulls(value)}
         case "text":
-            given = _given(value)
-            form = members(given.get("format", {"type": "text"}))
+            present = _without_nulls(value)
+            form = members(present.get("format", {"type": "text"}))
             if form.get("type") == "json_schema":
                 form = {"description": None, **form, "strict": form.get("strict") is True}
-            return {**given, "format": form}
+            return {**present, "format": form}
         case "service_tier":
             return "priority" if value == "fast" else value
         case _:
             return value
 
 
-def _given(value: object) -> dict[str, object]:
+def _without_nulls(value: object) -> dict[str, object]:
     return {field: inner for field, inner in members(value).items() if inner is not None}
 
 

@@ -522,8 +522,8 @@ def event_mismatches(event: type[StreamEvent], body: Mapping[str, object]) -> li
     if is_object(response):
         nothing: list[object] = []
         body = {**body, "response": {name: nothing if is_array(value) else value for name, value in response.items()}}
-    found = mismatches(dict(body), event, direction="stream")
-    return [mismatch for mismatch in found if not _is_elsewhere(mismatch, event)]
+    differences = mismatches(dict(body), event, direction="stream")
+    return [mismatch for mismatch in differences if not _is_elsewhere(mismatch, event)]
 
 
 _LATER: Final = frozenset({("web_search_call", "action"), ("image_generation_call", "result")})

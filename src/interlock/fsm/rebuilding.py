@@ -86,9 +86,9 @@ def _restore_response(subject: ResponseState, event: str, fields: Body, lifecycl
 
 def _restore_item(subject: ResponseState, bodies: Sequence[Body], lifecycles: Lifecycles) -> Iterator[AnyItem]:
     """Add an item to the output of the response, and yield it, if an event shows it."""
-    shown = [body for body in bodies if is_object(body.get("item"))]
-    if shown:
-        fields, ended = members(shown[-1].get("item")), shown[-1]["type"] == _DONE
+    brackets = [body for body in bodies if is_object(body.get("item"))]
+    if brackets:
+        fields, ended = members(brackets[-1].get("item")), brackets[-1]["type"] == _DONE
         try:
             item = _replay(fields, () if ended else bodies[1:], lifecycles)
         except Exception:  # noqa: BLE001 - another release may have written anything
@@ -129,8 +129,8 @@ def _record(item: AnyItem, body: Body, lifecycle: Lifecycle[AnyItem]) -> Emissio
     if isinstance(delta, str):
         item.hold(delta, [*map(members, elements(body.get("logprobs")))])
     part = members(body.get("part")).get("type")
-    made = ((emission.make(item), emission) for emission in _emissions(lifecycle, as_text(body["type"])))
-    return next(emission for event, emission in made if not isinstance(event, PartAdded) or wire_name(type(event.part)) == part)
+    events = ((emission.make(item), emission) for emission in _emissions(lifecycle, as_text(body["type"])))
+    return next(emission for event, emission in events if not isinstance(event, PartAdded) or wire_name(type(event.part)) == part)
 
 
 def _args_of(body: Body) -> Fields:
@@ -149,8 +149,8 @@ def _args_of(body: Body) -> Fields:
 @cache
 def _emissions(lifecycle: Lifecycle[S], event: str) -> list[Emission[S]]:
     """Return the emissions of an event, in the order of the table."""
-    named = (emission for edge in lifecycle.edges for emission in edge.effects if emission.name == event)
-    return [*dict.fromkeys(named)]
+    emissions = (emission for edge in lifecycle.edges for emission in edge.effects if emission.name == event)
+    return [*dict.fromkeys(emissions)]
 
 
 @cache
@@ -160,15 +160,15 @@ def _state_after(lifecycle: Lifecycle[S], emission: Emission[S]) -> tuple[Lifecy
     If no edge ends with the event, choose the edge with the fewest events until the end. The state is then a temporary one, whose
     edges emit the rest of that edge and then end the response or the item.
     """
-    found: list[tuple[bool, int, LifecycleState[S], str]] = []
+    candidates: list[tuple[bool, int, LifecycleState[S], str]] = []
     for edge in lifecycle.edges:
         if emission in edge.effects:
             state = lifecycle.states[edge.dest]
             due = tuple(edge.effects[edge.effects.index(emission) + 1 :])
             if due:
                 state = _state_between(state, due, edge.trigger)
-            found.append((bool(due), min((len(row[1]) for row in state.rows.values()), default=0), state, edge.trigger))
-    *_, state, trigger = min(found, key=lambda one: one[:2])
+            candidates.append((bool(due), min((len(row[1]) for row in state.rows.values()), default=0), state, edge.trigger))
+    *_, state, trigger = min(candidates, key=lambda one: one[:2])
     return state, trigger
 
 

@@ -227,10 +227,10 @@ class Table(Generic[T, E]):
             follow: Yields, for a state and a condition there, the state that each edge enters and the condition after it. It
                 raises for an edge whose effects contradict the condition.
         """
-        found: dict[str, list[N]] = {}
+        conditions: dict[str, list[N]] = {}
         for name, condition in reachable([(self.initial, start)], lambda at: follow(self.states[at[0]], at[1])):
-            found.setdefault(name, []).append(condition)
-        return found
+            conditions.setdefault(name, []).append(condition)
+        return conditions
 
     def _check_ends(self) -> None:
         follow = {name: {dest.name for dest, _ in state.rows.values()} for name, state in self.states.items()}

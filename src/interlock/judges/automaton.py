@@ -173,28 +173,28 @@ class Automaton:
         return self._node([TablePosition(state)])
 
     def _node(self, positions: Iterable[TablePosition]) -> AutomatonNode:
-        closed = self.closure(positions)
-        node = self._nodes.get(closed)
+        closure = self.closure(positions)
+        node = self._nodes.get(closure)
         if node is None:
-            node = self._nodes[closed] = self._make(closed)
+            node = self._nodes[closure] = self._make(closure)
         return node
 
-    def _make(self, closed: frozenset[TablePosition]) -> AutomatonNode:
-        moves = self._moves(self.in_order(closed))
-        at = [position.state for position in self.in_order(closed) if not position.due]
-        leaving = [f"leaving {position.state}" for position in self.in_order(closed) if position.due]
+    def _make(self, positions: frozenset[TablePosition]) -> AutomatonNode:
+        moves = self._moves(self.in_order(positions))
+        at = [position.state for position in self.in_order(positions) if not position.due]
+        leaving = [f"leaving {position.state}" for position in self.in_order(positions) if position.due]
         return AutomatonNode(
             state=" or ".join(dict.fromkeys(at or leaving)),
             legal=tuple(moves),
             states=frozenset(at),
             ends=frozenset(name for name in at if not self.edges[name]),
-            positions=closed,
+            positions=positions,
             moves=moves,
         )
 
-    def in_order(self, closed: frozenset[TablePosition]) -> list[TablePosition]:
+    def in_order(self, positions: frozenset[TablePosition]) -> list[TablePosition]:
         """Sort positions in the order of the table, so that reports do not depend on hashing."""
-        return [position for position in self._all if position in closed]
+        return [position for position in self._all if position in positions]
 
     def edges_at(self, position: TablePosition) -> Iterable[tuple[NamedEdge, Sequence[str]]]:
         """Return the edges that may emit the next event at a position, each with its events still due."""

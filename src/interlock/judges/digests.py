@@ -53,10 +53,10 @@ def json_type(value: object) -> str:
 
 def value_at(value: Mapping[str, object], path: Iterable[str]) -> object:
     """Return the value at a path of field names, or None."""
-    found: object = value
+    inner: object = value
     for step in path:
-        found = members(found).get(step)
-    return found
+        inner = members(inner).get(step)
+    return inner
 
 
 def digest(value: object) -> Digest:

@@ -44,10 +44,10 @@ def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[
     Returns:
         The findings, and whether the other rules can read the fields.
     """
-    found = event_mismatches(event, body)
-    findings = [*map(_finding, found)]
+    differences = event_mismatches(event, body)
+    findings = [*map(_finding, differences)]
     readable = all(
-        finding.deviation or mismatch.kind in {"unknown", "tag"} for finding, mismatch in zip(findings, found, strict=True)
+        finding.deviation or mismatch.kind in {"unknown", "tag"} for finding, mismatch in zip(findings, differences, strict=True)
     )
     return findings, readable
 

@@ -643,11 +643,11 @@ def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace])
     its subject correspond in their order.
     """
     of_subject = {subject: [place for place in received if place[0] == subject] for subject, _ in received}
-    shifted = [subject for subject, known in of_subject.items() if not {*known} <= {*places}]
+    shifted = [subject for subject, places_of_subject in of_subject.items() if not {*places_of_subject} <= {*places}]
     return {
-        place: found
+        place: received_place
         for subject in shifted
-        for place, found in zip([place for place in places if place[0] == subject], of_subject[subject], strict=False)
+        for place, received_place in zip([place for place in places if place[0] == subject], of_subject[subject], strict=False)
     }
 
 

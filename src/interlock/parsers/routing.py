@@ -141,8 +141,8 @@ class Routing:
         """Return the name of the only declared tool that differs from a name at most in hyphens and underscores, or the name."""
         if name in self.declared:
             return name
-        found = [each for each in self.declared if each.replace("-", "_") == name.replace("-", "_")]
-        return found[0] if len(found) == 1 else name
+        similar = [each for each in self.declared if each.replace("-", "_") == name.replace("-", "_")]
+        return similar[0] if len(similar) == 1 else name
 
     def may_continue(self, name: str) -> bool:
         """Return whether this is the beginning of a longer name of a tool."""

@@ -27,11 +27,11 @@ class StopFilter:
     """Holds back the text of an item from where a stop string may begin."""
 
     _stops: Sequence[str]
-    _held: list[TokenText] = field(factory=list[TokenText], init=False)
+    _waiting: list[TokenText] = field(factory=list[TokenText], init=False)
 
     def feed(self, chunk: TokenText) -> list[TokenText]:
         """Return the text that no stop string includes, in chunks."""
-        self._held.append(chunk)
+        self._waiting.append(chunk)
         return self._take(self._start())
 
     def go_on(self) -> list[TokenText]:
@@ -41,8 +41,8 @@ class StopFilter:
 
     def flush(self) -> list[TokenText]:
         """Return all text that waits."""
-        held, self._held = self._held, []
-        return held
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
     def cut(self) -> list[TokenText]:
         """Return the text that waits, up to a complete stop string: the turn has ended."""
@@ -50,13 +50,13 @@ class StopFilter:
         start = min((at for stop in self._stops if (at := text.find(stop)) >= 0), default=len(text))
         before = self._take(start)
         rest = start - sum(len(chunk.text) for chunk in before)
-        before += [chunk.cut(end=rest) for chunk in self._held[:1] if rest]
-        self._held = []
+        before += [chunk.cut(end=rest) for chunk in self._waiting[:1] if rest]
+        self._waiting = []
         return before
 
     @property
     def _text(self) -> str:
-        return "".join(chunk.text for chunk in self._held)
+        return "".join(chunk.text for chunk in self._waiting)
 
     def _start(self) -> int:
         """Return where a stop string begins, or may begin."""
@@ -69,7 +69,7 @@ class StopFilter:
 
     def _take(self, end: int) -> list[TokenText]:
         """Return the chunks that end before a position."""
-        taken: list[TokenText] = []
-        while self._held and (end := end - len(self._held[0].text)) >= 0:
-            taken.append(self._held.pop(0))
-        return taken
+        chunks: list[TokenText] = []
+        while self._waiting and (end := end - len(self._waiting[0].text)) >= 0:
+            chunks.append(self._waiting.pop(0))
+        return chunks

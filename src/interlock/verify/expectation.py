@@ -306,8 +306,8 @@ class Expectation:
                 self._expected.attachments.append(fields)
             case "shell_call_output":
                 self._running.add(item_id)
-                printed = {name: fields.get(name, "") for name in ("stdout", "stderr")}
-                self._expected.texts.append(("response.shell_call_output_content.delta", printed))
+                delta_fields = {name: fields.get(name, "") for name in ("stdout", "stderr")}
+                self._expected.texts.append(("response.shell_call_output_content.delta", delta_fields))
             case _:
                 pass
 

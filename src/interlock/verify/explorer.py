@@ -147,8 +147,8 @@ class WatchedDriver(ResponseDriver[Written]):
             yield from ARGUMENTS if self._tells_arguments else ARGUMENTS[:1]
         for item in self._open.values():
             yield from tool_deltas(item.id, item.kind)
-        closed = [item for item in self._response.output if item.id not in self._open]
-        yield from tool_deltas(closed[-1].id, closed[-1].kind) if closed else tool_deltas(*UNKNOWN_CALL)
+        ended_items = [item for item in self._response.output if item.id not in self._open]
+        yield from tool_deltas(ended_items[-1].id, ended_items[-1].kind) if ended_items else tool_deltas(*UNKNOWN_CALL)
 
 
 def _abstract(item: AnyItem, arguments: str = "") -> AbstractItem:
@@ -350,10 +350,10 @@ class Explorer:
         """Feed a delta to a driver in the state of `node`, and return the next node and the faults."""
         fired = len(self.fired)
         try:
-            written = driver.feed([delta])
+            output = driver.feed([delta])
         except Exception as error:  # noqa: BLE001 - the driver must accept every delta
             return node, [f"{type(error).__name__}: {error}"]
-        frames = [frame for frame, _ in written]
+        frames = [frame for frame, _ in output]
         events = [decode(frame) for frame in frames]
         if len(self.fired) > fired:
             self.paths.append((*node.path, delta))
@@ -362,10 +362,10 @@ class Explorer:
         wire = b"".join((node.wire, *frames))
         transducers = tuple(transducer.fork() for transducer in node.transducers)
         try:
-            made = [transducer.encode(event for _, event in written) for transducer in transducers]
+            frames_of_apis = [transducer.encode(event for _, event in output) for transducer in transducers]
         except (InterlockError, LookupError, TypeError) as error:
             return node, [f"{type(error).__name__}: {error}"]
-        translations = tuple(map(add, node.translations, made))
+        translations = tuple(map(add, node.translations, frames_of_apis))
         state = driver.state(expectation, transducers)
         after = ProofNode(state, (*node.path, delta), (*node.events, *events), wire, expectation, transducers, translations)
         return after, [] if fault is None else [fault]

@@ -70,7 +70,7 @@ _WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
 class _Run(Past):
     """A run, with the real driver of its response."""
 
-    begun: bool = fact(on={TurnTrigger.BEGIN})
+    has_begun: bool = fact(on={TurnTrigger.BEGIN})
     interrupted: bool = fact(on={TurnTrigger.INTERRUPT})
     started: bool = fact(on={TurnEffect.OPEN, TurnEffect.COMPACT, TurnEffect.PREPARE})
     """Whether the response has started."""
@@ -98,7 +98,7 @@ class _Run(Past):
     @property
     def works(self) -> bool:
         """Whether something is going on that can fail."""
-        return self.begun and self.last is not TurnEffect.REFUSE and not self.stored and not self.driver.ended
+        return self.has_begun and self.last is not TurnEffect.REFUSE and not self.stored and not self.driver.ended
 
     def after(self, trigger: TurnTrigger, effects: Sequence[TurnEffect]) -> Iterator[Self]:
         pasts = [*super().after(trigger, effects)]
@@ -141,7 +141,7 @@ _TURNS: Final = Model(
     TURNS,
     _Run(),
     possible={
-        TurnTrigger.BEGIN: lambda run: not run.begun,
+        TurnTrigger.BEGIN: lambda run: not run.has_begun,
         TurnTrigger.OPEN: _after(TurnEffect.ADMIT),
         TurnTrigger.COMPACT: _after(TurnEffect.ADMIT, TurnEffect.OPEN),
         TurnTrigger.PREPARE: _after(TurnEffect.ADMIT, TurnEffect.OPEN, TurnEffect.COMPACT),
@@ -151,7 +151,7 @@ _TURNS: Final = Model(
         TurnTrigger.EXHAUST: _after(TurnEffect.RUN),
         TurnTrigger.STEER: _after(TurnEffect.GENERATE, TurnEffect.RUN),
         TurnTrigger.END: lambda run: run.driver.ended and not run.stored,
-        TurnTrigger.INTERRUPT: lambda run: not run.interrupted and (run.works or not run.begun),
+        TurnTrigger.INTERRUPT: lambda run: not run.interrupted and (run.works or not run.has_begun),
         TurnTrigger.FAIL: lambda run: run.works,
         TurnTrigger.SETTLE: lambda run: run.stored and not run.settled,
         TurnTrigger.LEAVE: lambda run: run.works or run.stored or run.last is TurnEffect.REFUSE,
@@ -170,7 +170,7 @@ _TURNS: Final = Model(
         TurnEffect.YIELD: at(TurnTrigger.STEER),
         TurnEffect.BREAK_OFF: dict.fromkeys((TurnTrigger.FAIL, TurnTrigger.LEAVE), lambda run: run.works and run.started),
         TurnEffect.STORE: {**at(TurnTrigger.END), TurnTrigger.FAIL: lambda run: run.started},
-        TurnEffect.STOP: {TurnTrigger.INTERRUPT: lambda run: run.begun},
+        TurnEffect.STOP: {TurnTrigger.INTERRUPT: lambda run: run.has_begun},
         TurnEffect.FREE: {**at(TurnTrigger.SETTLE), TurnTrigger.LEAVE: lambda run: not run.settled},
     },
     over=at(TurnTrigger.LEAVE),

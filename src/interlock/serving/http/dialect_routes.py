@@ -244,7 +244,7 @@ class DialectRoutes:
             parameters = self._parameters(read.body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(CHAT_API, request, error)
-        transducer = ChatTransducer(usage=read.usage or not read.stream, logprobs=read.logprobs, named=read.named)
+        transducer = ChatTransducer(usage=read.usage or not read.stream, logprobs=read.logprobs, names_function=read.named)
         return self._answer(request, parameters, CHAT_API, transducer)
 
     def _answer(self, request: Request, parameters: ResponseRequest, api: DialectApi[D], transducer: AnyTransducer[D]) -> ASGIApp:
