@@ -109,10 +109,12 @@ def continue_trace(headers: Mapping[str, str]) -> Generator[None]:
         return
     from opentelemetry import context, propagate, trace  # noqa: PLC0415 - an extra
 
-    if trace.get_current_span().get_span_context().is_valid:
+    names = propagate.get_global_textmap().fields - {"baggage"}
+    carried = {name: headers[name] for name in names if name in headers}
+    if not carried or trace.get_current_span().get_span_context().is_valid:
         yield
         return
-    token = context.attach(propagate.extract({name: value for name, value in headers.items() if name != "baggage"}))
+    token = context.attach(propagate.extract(carried))
     try:
         yield
     finally:
