@@ -72,6 +72,8 @@ E = TypeVar("E")
 """The type of the effects."""
 
 N = TypeVar("N", bound=Hashable)
+T2 = TypeVar("T2")
+E2 = TypeVar("E2")
 
 
 @frozen
@@ -276,10 +278,10 @@ class Machine(Generic[T, E]):
 
     state: State[T, E]
 
-    @classmethod
-    def at_start(cls, table: Table[T, E]) -> Machine[T, E]:
+    @staticmethod
+    def at_start(table: Table[T2, E2]) -> Machine[T2, E2]:
         """Return a machine in the initial state of a table."""
-        return cls(table.states[table.initial])
+        return Machine(table.states[table.initial])
 
     def fire(self, trigger: T) -> tuple[E, ...]:
         """Fire an edge: enter the next state, and return the effects in order for the caller to carry out.

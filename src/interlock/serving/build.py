@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from starlette.middleware import Middleware
@@ -82,9 +82,12 @@ def build(
 
 def _require_declared(engine: Engine) -> None:
     """Refuse an engine whose models are no list of names: a text would be one of letters, each of which is a model."""
-    models: object = engine.models
-    if isinstance(models, str) or not all(isinstance(name, str) for name in engine.models):
+    if not _are_names(engine.models):
         raise DeclarationError(f"the models of {type(engine).__name__} are a list of names, not {engine.models!r:.100}")
+
+
+def _are_names(models: Iterable[object]) -> bool:
+    return not isinstance(models, str) and all(isinstance(name, str) for name in models)
 
 
 def _api_keys(settings: Settings, engine: Engine) -> Keys:
