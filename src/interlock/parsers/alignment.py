@@ -72,7 +72,7 @@ class Alignment:
     def flush(self) -> TokenizedText:
         """Return the pending text, at the end of an item."""
         pending, self._pending = self._pending, b""
-        return self._take(0, len(pending))
+        return self._take(0, len(pending)) if pending else ("", [])
 
     def _is_inside_character(self, end: int) -> bool:
         return end < len(self._bytes) and self._bytes[end] in CONTINUATION

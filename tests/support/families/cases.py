@@ -1008,6 +1008,18 @@ CASES = [
         [call("f", '"a\\n"'), answer("Then.")],
     ),
     Case(
+        "white space between the end of a value and that of its call",
+        "glm45",
+        "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value>  </tool_call>Then.",
+        [call("f", '{"s":"a"}'), answer("Then.")],
+    ),
+    Case(
+        "white space between a call and one that is none",
+        "qwen3_coder",
+        "</think><tool_call><function=f><parameter=s>a</parameter>  <function=!",
+        [call("f", '{"s":"a"}'), answer("  <function=!")],
+    ),
+    Case(
         "Unicode",
         "hermes",
         '</think>漢😀<tool_call>{"name": "f", "arguments": {"s": "é漢😀"}}</tool_call>',

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from attrs import define, evolve, field
 
@@ -18,13 +18,15 @@ from interlock.parsers.families.literal_reader import LiteralReader
 from interlock.parsers.families.literals import DICTIONARY, Notation
 from interlock.parsers.families.parameter_values import escape_json
 
+_NO_NAME: Final = NameMatch()
+
 
 @define(eq=False)
 class SpecialTokens:
     """The special tokens of a turn; `texts` maps the ids of special tokens to the markers that they stand for."""
 
     texts: Mapping[int, str]
-    _unread: Counter[str] = field(factory=Counter[str])
+    _unread: defaultdict[str, int] = field(factory=lambda: defaultdict(int))
     """The special tokens whose text has not been read yet."""
     _pending: list[str] = field(factory=list[str])
     """The special tokens in the pending text, which may be read again."""
@@ -42,7 +44,7 @@ class SpecialTokens:
 
     def read(self, marker: str, *, pending: bool) -> None:
         """Record that a marker was read; a `pending` one may be read again."""
-        special = self._special_in(marker)
+        special = self._special_in(marker) if self.texts else None
         if special is not None and self._unread[special]:
             self._unread[special] -= 1
             if pending:
@@ -50,7 +52,8 @@ class SpecialTokens:
 
     def restore(self, *, first: bool) -> None:
         """Mark the pending tokens as unread, the `first` one only if it is read again too."""
-        self._unread.update(self._pending[not first :])
+        for special in self._pending[not first :]:
+            self._unread[special] += 1
         self._pending.clear()
 
     def commit(self) -> None:
@@ -162,6 +165,7 @@ class Effects:
         pending: The text that waits because it may be framing.
         header: The name or key so far.
         name_match: The complete name.
+        key: The complete key, and the type of its value in the markup.
         released: The waiting marker that turned out to be text.
         replay: The waiting text after it, which is read again.
     """
@@ -176,7 +180,8 @@ class Effects:
     nesting: Nesting = field(init=False)
     pending: str = ""
     header: str = ""
-    name_match: NameMatch = field(factory=NameMatch)
+    name_match: NameMatch = _NO_NAME
+    key: tuple[str, str | None] = "", None
     released: str = ""
     replay: str = ""
     _marker_length: int = 0
@@ -207,6 +212,7 @@ class Effects:
         self._marker_length = 0
 
     def _drop(self, _text: str) -> None:
+        self.specials.commit()
         self.pending, self.header, self._space = "", "", ""
 
     def _keep_space(self, text: str) -> None:
@@ -222,7 +228,6 @@ class Effects:
     def _open(self, text: str) -> None:
         """Open the call whose name this marker ends, with the arguments that came before the name."""
         name, family = self.name_match, self._family
-        self.specials.commit()
         self.counter.end_reasoning()
         self._drop("")
         self.nesting.depth = 0
@@ -252,9 +257,7 @@ class Effects:
         self.item.out += self.item.call.decode(text.removeprefix('"'))  # the quote that begins the string
 
     def _enter(self, _text: str) -> None:
-        key, string_mark = self._family.read_key(self.header) or ("", None)
-        self.item.out += self.item.call.enter(key, string_mark)
-        self.specials.commit()
+        self.item.out += self.item.call.enter(*self.key)
         self._drop("")
 
     def _set(self, _text: str) -> None:
@@ -270,6 +273,7 @@ class Effects:
 
     def _close(self, _text: str) -> None:
         self.counter.end_reasoning()
+        self.specials.commit()
         self.pending, self.header = "", ""
         if not self.item.in_call:  # the white space in a call may precede text that looked like another call
             self._space = ""

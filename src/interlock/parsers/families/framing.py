@@ -13,7 +13,7 @@ that marker waits, and goes back to the channel if there is no name. In a *commi
 
 A value is free text, which may quote any marker, and models forget or misspell its end. So an end in a value, or a marker that
 can only follow the value, is tentative too: the text since that marker waits until what follows proves that the value has ended.
-Then the value ends, and all of that text is read again between the keys; otherwise it goes back to the value.
+Then the value ends, and what follows it is read between the keys; otherwise all of that text goes back to the value.
 
 `Framing` checks at import that effects fit the open item, that each turn ends with every item closed or left to the driver, and
 that no text is lost.
@@ -502,9 +502,13 @@ FRAMING: Final = Framing(
         Edge("value_tail", _T.UNVALUE, "value", (_E.AGAIN,)),
         Edge("value_tail", _T.TEXT, "value_tail", (_E.HOLD,)),
         Edge("value_ends", _T.LONG, "value", (_E.AGAIN,)),
+        Edge("value_end", _T.KEY, "key", (_E.SET, _E.DROP, _E.HOLD)),
+        Edge("value_end", _T.UNCALL, "inside", (_E.SET, _E.CLOSE)),
+        Edge("value_end", _T.EARLY_UNCALL, "call_end", (_E.SET, _E.DROP)),
+        *(Edge("value_tail", trigger, "body", (_E.SET, _E.AGAIN)) for trigger in (_T.KEY, _T.UNCALL)),
         *(
             Edge("value_ends", trigger, "body", (_E.SET, _E.AGAIN))
-            for trigger in (*(_T.KEY, _T.CALL, _T.INVOKE, _T.SECTION), *(_T.UNCALL, _T.UNSECTION, _T.ORPHAN, _T.FINISH, _T.CUT))
+            for trigger in (*(_T.CALL, _T.INVOKE, _T.SECTION), *(_T.UNSECTION, _T.ORPHAN, _T.FINISH, _T.CUT))
         ),
         # Without its end, a value ends where a declared key or call follows, or an end of the call at which nothing else follows.
         Edge("value_key", _T.WORD, "value_key", (_E.HOLD,)),

@@ -25,7 +25,7 @@ from interlock.parsers.families.family import Family, TurnStart
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.literal_reader import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escape_json
-from interlock.parsers.families.patterns import SearchFunction, beginning
+from interlock.parsers.families.patterns import SearchFunction
 from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
 from interlock.parsers.routing import EndReason, finish_reason_of
 
@@ -34,7 +34,8 @@ _LONGEST_NAME: Final = 256
 _AGAIN = Effect.AGAIN
 _DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
 _BLANK, _OTHER = Trigger.BLANK, Trigger.TEXT
-_TEXT, _NAME, _MEMBER, _LITERAL, _HELD = Reading.TEXT, Reading.NAME, Reading.MEMBER, Reading.LITERAL, Reading.HELD
+_TEXT, _NAME, _ENVELOPE, _MEMBER = Reading.TEXT, Reading.NAME, Reading.ENVELOPE, Reading.MEMBER
+_LITERAL, _HELD = Reading.LITERAL, Reading.HELD
 _RECOVERIES: Final = frozenset(FRAMING.regions["recoveries"])
 """The states whose entry counts as a recovery, under their names."""
 _BETWEEN_KEYS: Final = FRAMING.regions["between_keys"]
@@ -66,8 +67,6 @@ class FamilyParser:
     """Finds what stops text from passing through unchanged; None where it does not pass."""
     _implicit_end: Trigger | None = field(init=False)
     """The trigger that also ends a call; see `Family.implicit_end`."""
-    _literal_stops: frozenset[str] = field(init=False)
-    """The markers that end a literal, up to their first wildcards."""
     _ends: SearchFunction | None = None
     """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
     _structure: SearchFunction | None = None
@@ -84,8 +83,6 @@ class FamilyParser:
         """Start the first turn."""
         self._by_state = markers_by_state(self._family, self._framing, calls=self._settings.calls)
         self._implicit_end = self._family.implicit_end
-        stops = map(beginning, self._by_state["literal"].roles)
-        self._literal_stops = frozenset(stop for stop in stops if not self._family.has_only_signs(stop))
         self.begin(self._starts)
 
     def __repr__(self) -> str:
@@ -96,7 +93,7 @@ class FamilyParser:
         """Start a turn in `thinking` or `between`; None means the family's default."""
         self._enter(self._framing.states[starts or self._family.starts])
         self._partial, self._stops, self._ends, self._structure, self._literal = "", None, None, None, None
-        self._effects = Effects(self._family, self._settings, self._literal_stops)
+        self._effects = Effects(self._family, self._settings, self._by_state["literal"].literal_stops)
         self._counter = self._effects.counter
 
     @property
@@ -124,7 +121,7 @@ class FamilyParser:
         for entry in chunk.logprobs or ():
             effects.item.alignment.add(entry)
         if text:
-            self._scan_chunk(self._partial + text, final=False)
+            self._scan(self._partial + text, final=False)
         elif isinstance(chunk.delta, Mapping) or isinstance(ids, str):  # vLLM's engine has its own output there
             raise wrong_chunk(chunk, "text")
         return effects.item.take()
@@ -134,10 +131,10 @@ class FamilyParser:
         reason = finish_reason_of(reason)
         effects = self._effects
         self._counter.add(())
-        self._scan_chunk(self._partial, final=True)
+        self._scan(self._partial, final=True)
         steps = self._end_turn(reason)
         while _AGAIN in steps:
-            self._scan_chunk(self._text[self._at :], final=True)
+            self._scan(self._text[self._at :], final=True)
             steps = self._end_turn(reason)
         ended = reason
         if reason == "stop" and Effect.LEAVE in steps:
@@ -156,25 +153,22 @@ class FamilyParser:
         self._fire(trigger, "")
         return steps
 
-    def _scan_chunk(self, text: str, *, final: bool) -> None:
-        """Read text up to an incomplete marker; at the end of a turn, read all of it."""
-        self._text, self._at = text, 0
-        self._scan(final=final)
-
-    def _scan(self, *, final: bool) -> None:
-        """Read the rest of the text, and prepare for the next chunk."""
+    def _scan(self, text: str, at: int = 0, *, final: bool) -> None:
+        """Read text up to an incomplete marker, or at the end of a turn all of it, and prepare for the next chunk."""
+        self._text, self._at = text, at
         while self._at < len(self._text) and self._read_marker_or_text(final=final):
             pass
         self._partial = self._text[self._at :]
         markers = self._markers
-        passes = markers.passes and not self._partial and self._effects.item.streams
-        self._stops = markers.text_end if passes else None
-        self._ends = markers.search if passes and markers.in_value else None
-        self._structure = markers.structure if passes else None
+        if markers.passes and not self._partial and self._effects.item.streams:
+            self._stops, self._structure = markers.text_end, markers.structure
+            self._ends = markers.search if markers.in_value else None
+        else:
+            self._stops = self._ends = self._structure = None
         self._literal = self._effects.item.call.literal if markers.reading is _LITERAL else None
 
     def _continue_literal(self, literal: LiteralReader, text: str) -> list[Delta]:
-        """Read more of a literal, as `_scan_chunk` does."""
+        """Read more of a literal, as `_scan` does."""
         item = self._effects.item
         json_text, at, stop = literal.read(text, 0, final=False)
         if not stop:
@@ -185,7 +179,7 @@ class FamilyParser:
         item.write(json_text)
         self._text, self._at = text, at
         self._end_literal(stop, final=False)
-        self._scan(final=False)
+        self._scan(self._text, self._at, final=False)
         return item.take()
 
     def _passes_json(self, text: str) -> bool:
@@ -210,7 +204,7 @@ class FamilyParser:
     def _read_marker_or_text(self, *, final: bool) -> bool:
         """Read one marker, or the text before it; returns whether there is more to do."""
         markers = self._markers
-        if markers.reading is _NAME and self._family.style == "envelope":
+        if markers.reading is _ENVELOPE:
             return self._read_envelope(final=final)
         if markers.reading is _LITERAL:
             return self._read_literal(final=final)
@@ -236,23 +230,24 @@ class FamilyParser:
 
     def _find(self, markers: StateMarkers, *, final: bool) -> tuple[str | None, int, int]:
         """Return the next marker, and where it begins and ends; None for an incomplete one, or at the end of the text."""
-        text, at, effects = self._text, self._at, self._effects
-        while markers.search is not None and (match := markers.search(text, at)) is not None:
-            marker, start = match.group(), match.start()
-            undecided = match.end() == len(text) and not final
+        text, at = self._text, self._at
+        while (match := markers.search(text, at)) is not None:
+            marker, (start, end) = match.group(), match.span()
+            undecided = end == len(text) and not final
             if final:
                 marker = markers.longest(marker)
-            known = markers.marker(marker)
+            known = marker if marker in markers.roles else markers.marker(marker)
             if marker[0] == "\\":
                 if undecided and len(marker) == 1:
                     return None, start, start
-                at = match.end()
+                at = end
             elif undecided and (known is None or known in markers.ambiguous_prefixes):
                 return None, start, start
             elif known is not None and (
-                not self._counter.tokens
+                not self._settings.special
+                or not self._counter.tokens
                 or (self._settings.forced and known not in markers.only_as_token)
-                or effects.specials.confirm(marker)
+                or self._effects.specials.confirm(marker)
             ):
                 return known, start, start + len(marker)
             else:
@@ -375,13 +370,15 @@ class FamilyParser:
 
     def _role_of_key(self, role: Trigger, marker: str) -> Trigger:
         """Return the trigger of a marker after a key; in a value, the tool must declare the key."""
-        header = self._effects.header
-        match = self._family.read_key(header)
-        if match is None or self._family.is_in_quotes(header):
+        effects = self._effects
+        header = effects.header
+        key = self._family.read_key(header)
+        if key is None or self._family.is_in_quotes(header):
             return _WORD if self._family.is_in_quotes(header) and "\n" not in marker else Trigger.TEXT
+        effects.key = key
         if not self._markers.bare:
             return role
-        is_declared = self._effects.item.call.declares(match[0])
+        is_declared = effects.item.call.declares(key[0])
         return Trigger.DECLARED if is_declared else Trigger.TEXT
 
     def _consume(self, trigger: Trigger, text: str) -> None:
@@ -392,11 +389,12 @@ class FamilyParser:
     def _fire(self, trigger: Trigger, text: str) -> bool:
         """Fire an edge, and return whether the new state reads the input again."""
         state, steps = self._state.rows[trigger]
-        if state is not self._state and state.name in _RECOVERIES:
-            self._count_recovery(state.name)
-        self._enter(state)
+        if state is not self._state:
+            if state.name in _RECOVERIES:
+                self._count_recovery(state.name)
+            self._enter(state)
+            self._counter.place = self._at, len(self._text)
         effects = self._effects
-        self._counter.place = self._at, len(self._text)
         for effect in steps:
             effects.CARRY_OUT[effect](effects, text)
         if _AGAIN not in steps:

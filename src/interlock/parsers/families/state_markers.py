@@ -21,7 +21,7 @@ from interlock.fsm.table import State
 from interlock.parsers.families.family import CALLING, Family
 from interlock.parsers.families.framing import Effect, Framing, Trigger
 from interlock.parsers.families.parameter_values import ESCAPED
-from interlock.parsers.families.patterns import SPACE, SearchFunction, alternatives, proper_prefixes, wild
+from interlock.parsers.families.patterns import SPACE, SearchFunction, alternatives, beginning, proper_prefixes, wild
 
 MarkerRole: TypeAlias = Trigger | None
 """The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
@@ -38,6 +38,8 @@ class Reading(Enum):
 
     TEXT = "text"
     NAME = "name"
+    ENVELOPE = "envelope"
+    """An envelope, up to its name."""
     KEY = "key"
     HELD = "held"
     """Any text, which waits."""
@@ -55,7 +57,7 @@ class StateMarkers:
         roles: The role of each marker.
         lookahead: The markers that end the current text and are read again in the next state.
         wild: The markers that contain a wildcard, with their patterns.
-        search: Finds the next marker, or the beginning of one at the end of the text; None if there are no markers.
+        search: Finds the next marker, or the beginning of one at the end of the text.
         text_end: Finds the end of text that passes through: what `search` finds or, in a value, which becomes a JSON
             string, any character that is escaped there or begins a marker.
         only_as_token: The markers that a model may not spell out even if a call is forced: those of reasoning, and of calls
@@ -68,12 +70,13 @@ class StateMarkers:
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.
         bare: Whether a name or key counts only if the request declares it.
+        literal_stops: In a literal, the markers that end it, up to their first wildcards.
     """
 
     roles: Mapping[str, MarkerRole]
     lookahead: frozenset[str]
     wild: Mapping[str, re.Pattern[str]]
-    search: SearchFunction | None
+    search: SearchFunction
     text_end: SearchFunction
     only_as_token: frozenset[str]
     ambiguous_prefixes: frozenset[str]
@@ -84,6 +87,7 @@ class StateMarkers:
     in_string: bool
     blank: bool
     bare: bool
+    literal_stops: frozenset[str]
 
     def marker(self, text: str) -> str | None:
         """Return the marker that matches a text; None if none does."""
@@ -101,10 +105,10 @@ def _wild_marker(markers: StateMarkers, text: str) -> str | None:
 
 
 @cache
-def _search(texts: frozenset[str], *, escapes: bool) -> SearchFunction | None:
+def _search(texts: frozenset[str], *, escapes: bool) -> SearchFunction:
     """Compile the search for the next of some markers; with `escapes`, a backslash hides the next character."""
     patterns = [*([_ESCAPE] if escapes else []), *alternatives(texts)]
-    return re.compile("|".join(patterns)).search if patterns else None
+    return re.compile("|".join(patterns)).search if patterns else _find_nothing
 
 
 @cache
@@ -127,6 +131,7 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
     roles: dict[str, MarkerRole] = dict(chain(_markers(state, family, calls=calls), _json_markers(state, family)))
     following = {text for role in _FOLLOWING for text in family.markers.get(role, ())} | {"{"}
     dest, effects = state.rows[Trigger.TEXT]
+    reading = _READINGS.get(state.name, Reading.TEXT)
     in_string, in_value = state.name in _STRINGS, state.name in VALUES
     search = _search(frozenset(roles), escapes=in_string)
     return StateMarkers(
@@ -134,17 +139,22 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
         frozenset(text for text, role in roles.items() if role is Trigger.LITERAL or (role in _ENDING and text in following)),
         wild(roles),
         search,
-        _escape_search(frozenset(text[0] for text in roles)) if in_value else search or _find_nothing,
+        _escape_search(frozenset(text[0] for text in roles)) if in_value else search,
         frozenset(text for text, role in roles.items() if role in _OF_REASONING or _is_thought(state, role)),
         proper_prefixes(roles),
         _structure(state, family),
-        _READINGS.get(state.name, Reading.TEXT),
+        Reading.ENVELOPE if reading is Reading.NAME and family.style == "envelope" else reading,
         dest is state and len(effects) == 1 and effects[0] in _PASSED,
         in_value,
         in_string,
         _has_meaning(state, Trigger.BLANK),
         _has_meaning(state, Trigger.DECLARED),
+        _literal_stops(roles, family) if state.name == _LITERAL else frozenset(),
     )
+
+
+def _literal_stops(roles: Iterable[str], family: Family) -> frozenset[str]:
+    return frozenset(stop for stop in map(beginning, roles) if not family.has_only_signs(stop))
 
 
 _OF_REASONING: Final = frozenset({Trigger.THINK, Trigger.UNTHINK})
@@ -158,6 +168,7 @@ _ENDING: Final = _NAME_ENDS | {Trigger.UNVALUE}
 _FOLLOWING: Final = (Trigger.KEY, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION)
 """The roles of markers that may follow a name or value directly."""
 _JSON: Final = "json"
+_LITERAL: Final = "literal"
 VALUES: Final = frozenset({"value_start", "value"})
 """The states of a value."""
 _STRINGS: Final = frozenset({"quoted", "torn_string", "encoded"})
