@@ -487,7 +487,6 @@ class ResponseDriver(Generic[T]):
             self._fire_item(item, trigger, item.body.failure_fields(message) if "fail" in rows else NO_FIELDS)
 
     def _fire_if_legal(self, trigger: str) -> None:
-        """Fire a trigger of the response if it is legal."""
         if trigger in self._response.state.rows:
             self._fire(self._response, trigger)
 
