@@ -38,6 +38,9 @@ STYLE = """\
 .md-typeset td:first-child code { white-space: nowrap }
 .md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
 .md-typeset p:has(> a > img[src$=".svg"]) { overflow-x: auto }
+@media (max-width: 60em) { .md-typeset p:has(> a > img[src$=".svg"])::after {
+  content: "↔ scroll sideways, or tap to see all of it"; display: block; position: sticky; left: 0; font-size: .6rem; opacity: .7;
+} }
 .md-typeset img[src$=".svg"] { max-width: max(100%, 1100px) }
 """
 

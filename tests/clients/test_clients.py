@@ -1,6 +1,7 @@
 """Real clients of other people, each in a process of its own, against real servers: a tool is called and its answer used."""
 
 import json
+import shutil
 
 import pytest
 from clients.hosts import OURS, SETTINGS, hesitant
@@ -62,6 +63,18 @@ def test_a_client_ignores_what_breaks_the_silence_before_every_token(command):
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
     assert (count_breaks() > 10) is (command != SCRIPTS["LiteLLM"])  # which streams the whole answer of an unknown model itself
+
+
+def test_the_agent_of_the_examples_calls_its_tool_and_prints_the_answer(tmp_path):
+    (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
+    shutil.copy(ROOT / "examples" / "agent.mjs", tmp_path)
+    with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
+        variables = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "MODEL": MODEL}
+        ran = run([*NODE, "agent.mjs", "Get the weather of: Berlin"], tmp_path, **variables)
+    assert (ran.stdout, ran.stderr) == (
+        'I\'ll call get_weather.\nget_weather {"city": "Berlin"}\nget_weather says: 18 °C and sunny in Berlin\n',
+        "",
+    )
 
 
 TURNS = [

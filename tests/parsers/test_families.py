@@ -368,9 +368,9 @@ def test_a_parser_is_found_by_its_names():
 
 
 def test_a_family_that_nobody_knows_is_refused():
-    with pytest.raises(ValueError, match="unknown tool parser 'latin': choose one of qwen3_coder, "):
+    with pytest.raises(ValueError, match=r"unknown tool parser 'latin': choose one of .*\bqwen3_coder, "):
         family("latin")
-    with pytest.raises(ValueError, match="unknown reasoning parser 'dreams': choose one of qwen3, "):
+    with pytest.raises(ValueError, match=r"unknown reasoning parser 'dreams': choose one of .*\bqwen3, "):
         family(None, "dreams")
 
 
@@ -450,10 +450,8 @@ def test_the_family_of_the_page_has_the_cases_of_every_family():
 
 
 def test_a_family_without_a_template_says_what_is_missing():
-    with pytest.raises(
-        LookupError, match=r"^'parrot' needs a template in TEMPLATES of reference_encoders.py: see 'Add a family'"
-    ):
-        next(derived.cases_of(NAME))
+    with pytest.raises(LookupError, match=r"^'macaw' needs a template in TEMPLATES of reference_encoders.py: see 'Add a family'"):
+        next(derived.cases_of("macaw"))
 
 
 @pytest.mark.usefixtures("parrot")

@@ -1,11 +1,15 @@
 """The example of a server of one's own: its streams are legal, whatever happens, to the clients that people use."""
 
+import asyncio
 import importlib.util
+import json
 import logging
 import queue
 import socket
 import threading
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -14,15 +18,21 @@ from openai import BadRequestError, OpenAI
 
 from interlock.testing import assert_legal
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_server.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
+
+
+def imported(name):
+    """Return an example as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
 
 
 @pytest.fixture(scope="module")
 def url():
-    spec = importlib.util.spec_from_file_location("fastapi_server", EXAMPLE)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = imported("fastapi_server")
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(example.app, log_config=None, log_level="critical"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -122,3 +132,49 @@ def test_a_body_without_an_input_is_refused(url, body) -> None:
 def test_the_client_raises_what_the_refusal_says(client) -> None:
     with pytest.raises(BadRequestError, match="a string or a list of items"):
         client.responses.create(model="m", input=[])
+
+
+# The example whose server runs a tool
+
+
+CLOCK = {"type": "mcp", "server_label": "clock", "server_url": "https://clock.example", "require_approval": "never"}
+
+
+@pytest.fixture
+def clock():
+    return imported("fastapi_tools")
+
+
+def output_of(clock, **body):
+    """The type, the status and the result or text of each item of a response, whose stream is legal."""
+
+    async def post():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(clock.app), base_url="http://clock") as client:
+            return await client.post("/v1/responses", json={"model": "m", "input": "What time is it?", "stream": True, **body})
+
+    data = asyncio.run(post()).content
+    assert_legal(data, strict=True)
+    *_, last = (line for line in data.splitlines() if line.startswith(b"data: {"))
+    items = json.loads(last.removeprefix(b"data: "))["response"]["output"]
+    return [
+        (item["type"], item["status"], item.get("output") or item.get("error") or item["content"][0]["text"]) for item in items
+    ]
+
+
+def test_the_server_runs_its_tool_and_the_model_reads_the_result(clock, monkeypatch) -> None:
+    monkeypatch.setattr(clock, "datetime", SimpleNamespace(now=lambda zone: datetime(2026, 1, 1, 12, 30, tzinfo=zone)))
+    assert output_of(clock, tools=[CLOCK]) == [
+        ("mcp_call", "completed", "12:30 UTC"),
+        ("message", "completed", "It is 12:30 UTC."),
+    ]
+
+
+def test_without_the_tool_the_model_answers_at_once(clock) -> None:
+    assert output_of(clock) == [("message", "completed", "I have no clock.")]
+
+
+def test_a_tool_that_fails_fails_its_call_and_not_the_response(clock, monkeypatch) -> None:
+    called = '<tool_call>\n{"name": "clock__tomorrow", "arguments": {}}\n</tool_call>'
+    monkeypatch.setattr(clock, "generate", lambda _request, results: results[-1] if results else called)
+    call, message = output_of(clock, tools=[CLOCK])
+    assert (call[:2], message) == (("mcp_call", "failed"), ("message", "completed", "an error: the clock has no tool tomorrow"))

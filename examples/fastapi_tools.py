@@ -1,0 +1,101 @@
+"""Serve `POST /v1/responses` with FastAPI, your own model, and a tool that the server runs.
+
+    pip install fastapi uvicorn         # beside interlock
+    python examples/fastapi_tools.py --port 8003
+
+A request offers the tool as an MCP server with the label `clock`; the client sees the call and its result as events. The model is
+a stand-in that asks for the time and repeats what it reads. docs/library/embedding.md explains hosted calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from interlock import (
+    CONTENT_TYPE,
+    DONE_FRAME,
+    Cancel,
+    Chunk,
+    Fail,
+    Fault,
+    Finish,
+    Run,
+    Start,
+    Succeed,
+    Tagged,
+    Usage,
+    driver_for,
+    parser_for,
+    result_fields,
+)
+
+TURNS: Final = 4
+"""The most turns of the model in a response."""
+
+logger = logging.getLogger("fastapi_tools")
+app = FastAPI()
+
+
+def generate(request: Mapping[str, Any], results: list[str]) -> str:
+    """Write one turn of the model; replace this by your engine, which reads the results of its calls."""
+    offers_clock = any(tool.get("server_label") == "clock" for tool in request.get("tools") or [])
+    if offers_clock and not results:
+        return '<tool_call>\n{"name": "clock__now", "arguments": {"zone": "UTC"}}\n</tool_call>'
+    return f"It is {results[-1]}." if results else "I have no clock."
+
+
+async def run_tool(fields: Mapping[str, Any]) -> str:
+    """Run a call; whatever this raises becomes the error of the call, and the response goes on."""
+    if fields["name"] != "now":
+        raise LookupError(f"the clock has no tool {fields['name']}")
+    return f"{datetime.now(UTC):%H:%M} UTC"
+
+
+async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
+    """Yield the events of one response: a turn of the model, its calls, and another turn that reads their results."""
+    driver, parser = driver_for(request), parser_for(Tagged("hermes"), request)
+    results: list[str] = []
+    try:
+        yield b"".join(driver.feed([Start()]))
+        for _ in range(TURNS):
+            text = generate(request, results)
+            usage = Usage(input_tokens=1, output_tokens=len(text.split()))
+            yield b"".join(driver.feed([*parser.feed(Chunk(text=text)), *parser.end("stop", usage)]))
+            if not (calls := driver.ready):
+                break
+            for call in calls:
+                yield b"".join(driver.feed([Run(call.id)]))
+                try:
+                    results.append(await run_tool(call.fields))
+                    outcome = Succeed(call.id, result_fields(call.kind, results[-1]))
+                except LookupError as error:
+                    results.append(f"an error: {error}")
+                    outcome = Fail(call.id, str(error))
+                yield b"".join(driver.feed([outcome]))
+        yield b"".join(driver.feed([Finish()]))
+    except Exception:
+        logger.exception("the server failed")
+        yield b"".join(driver.feed([Fault("server_error", "The server failed.")]))
+    finally:
+        driver.feed([Cancel()])  # the client has disconnected; if the response has ended, this changes nothing
+    yield DONE_FRAME
+
+
+@app.post("/v1/responses")
+async def create_response(request: dict[str, Any]) -> StreamingResponse:
+    """Answer with a stream."""
+    return StreamingResponse(stream(request), media_type=CONTENT_TYPE)
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--port", type=int, default=8003)
+    uvicorn.run(app, host="127.0.0.1", port=arguments.parse_args().port)
