@@ -1,6 +1,6 @@
 """The chunks and objects of OpenAI's Chat Completions API, as a server writes them.
 
-Source: the types of the `openai` package, 3.54. docs/guides/dialects.md has the rules of a stream, C1 to C9. Reasoning is in two
+Source: the types of the `openai` package, 3.57. docs/guides/dialects.md has the rules of a stream, C1 to C9. Reasoning is in two
 fields, because clients read one or the other.
 """
 

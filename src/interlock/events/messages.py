@@ -1,6 +1,6 @@
 """The events and objects of Anthropic's Messages API, as a server writes them.
 
-Source: the API's documentation and the types of the `anthropic` package, 2.12. docs/guides/dialects.md has the
+Source: the API's documentation and the types of the `anthropic` package, 2.14. docs/guides/dialects.md has the
 rules of a stream, M1 to M14.
 """
 

@@ -300,6 +300,12 @@ def test_a_thread_is_refused_with_the_code_upon_which_clients_send_the_whole_con
     assert error["details"] == {"error_code": "thread_unsupported_request"}
 
 
+def test_a_compaction_request_is_refused_but_counted(url) -> None:
+    message = "compaction: Compaction requests are not supported. Ask for a summary in a message instead."
+    assert refusal(url, compaction={"type": "enabled"}) == (400, "invalid_request_error", message)
+    assert post_message(url, "/v1/messages/count_tokens", model=MODEL, compaction={"type": "enabled"}).status_code == 200
+
+
 def test_the_beginning_of_an_answer_is_refused_but_counted(url) -> None:
     messages = [USER, {"role": "assistant", "content": "The answer is"}, {"role": "system", "content": "Be brief."}]
     message = "messages[1].role: Prefilling the answer is not supported. The conversation must end with a user message."

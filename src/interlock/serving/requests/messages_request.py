@@ -302,6 +302,9 @@ async def read_messages(
     """
     if raw.get("thread") is not None:
         raise _thread_refusal()
+    if raw.get("compaction") is not None and not counts:
+        message = "Compaction requests are not supported. Ask for a summary in a message instead."
+        raise invalid("compaction", message, "unsupported_parameter")
     request: CountRequest = require(raw, CountRequest if counts else MessagesRequest)
     tools = await _tools(request, runs)
     body: dict[str, object] = {
