@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from interlock.fsm.errors import DeclarationError
+from interlock.parsers import Chunk
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.settings import Settings, SettingsError, Times, options, read_settings, variable
 
 
@@ -109,3 +111,43 @@ def test_an_error_of_a_value_keeps_its_place() -> None:
 def test_models_that_are_no_list_of_names_are_refused(models) -> None:
     with pytest.raises(DeclarationError, match="the models of EmbeddedEngine are a list of names, not"):
         build(Settings(), EmbeddedEngine(models))
+
+
+class Plain(Engine):
+    """An engine with what every engine needs."""
+
+    models = ("plain",)
+    format = "text"
+
+    async def generate(self, _turn):
+        yield EngineOutput(Chunk(text="Hi"), "stop")
+
+
+async def coroutine(*_):
+    """What an asynchronous generator is without `yield`."""
+
+
+@pytest.mark.parametrize(
+    ("base", "members", "message"),
+    [
+        (Engine, {"model": ["plain"], "format": "text"}, "E has no 'models'; rename 'model'"),
+        (Engine, {"models": ["plain"], "formats": "text"}, "E has no 'format'; rename 'formats'"),
+        (Engine, {"models": ["plain"]}, "E has no 'format'"),
+        (Plain, {"models": "plain"}, "the models of E are a list of names, not 'plain'"),
+        (Plain, {"models": 7}, "the models of E are a list of names, not 7"),
+        (Plain, {"models": [""]}, "the models of E are a list of names, not ['']"),
+        (Plain, {"format": "txt"}, "the format of E is one of chat, harmony, responses, text, vllm or a Tagged, not 'txt'"),
+        (Plain, {"format": ["text"]}, "the format of E is one of chat, harmony, responses, text, vllm or a Tagged, not ['text']"),
+        (Plain, {"count": lambda *_: 7}, "'count' of E is declared with 'async def'"),
+        (Plain, {"admit": None}, "'admit' of E is declared with 'async def'"),
+        (Plain, {"generate": coroutine}, "'generate' of E is an asynchronous generator: it yields its outputs"),
+    ],
+)
+def test_an_engine_that_is_declared_wrongly_is_refused_with_a_sentence(base, members, message) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        build(Settings(), type("E", (base,), {"generate": Plain.generate, **members})())
+    assert str(refused.value) == message
+
+
+def test_an_engine_that_is_declared_rightly_is_built() -> None:
+    assert [*build(Settings(), Plain()).api.service.engine.models] == ["plain"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from difflib import get_close_matches
+from inspect import iscoroutinefunction
+from typing import Final, get_args
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from interlock.events.json import is_array
 from interlock.fsm.errors import DeclarationError
+from interlock.parsers import Format, Tagged
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine
 from interlock.serving.http.app import Api, Application, KeyGate
@@ -26,6 +30,10 @@ from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
 
 EXPOSED_HEADERS: Final = ("x-request-id", "request-id", "retry-after")
 """The headers of answers that pages of other origins may read."""
+
+
+FORMATS: Final[tuple[str, ...]] = get_args(get_args(Format)[0])
+"""The names of formats."""
 
 
 def build(
@@ -46,7 +54,7 @@ def build(
         tools: Runs hosted tools, instead of `build_tools`.
 
     Raises:
-        DeclarationError: The engine's `models` are no list of names.
+        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type.
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
     """
     _require_declared(engine)
@@ -81,13 +89,25 @@ def build(
 
 
 def _require_declared(engine: Engine) -> None:
-    """Refuse an engine whose models are no list of names: a text would be one of letters, each of which is a model."""
-    if not _are_names(engine.models):
-        raise DeclarationError(f"the models of {type(engine).__name__} are a list of names, not {engine.models!r:.100}")
-
-
-def _are_names(models: Iterable[object]) -> bool:
-    return not isinstance(models, str) and all(isinstance(name, str) for name in models)
+    """Refuse an engine that lacks what the server needs of it, or has it with another type."""
+    kind = type(engine)
+    for name in ("models", "format"):
+        if not hasattr(engine, name):
+            close = get_close_matches(name, vars(kind).keys() | getattr(engine, "__dict__", {}).keys())
+            hint = f"; rename '{close[0]}'" if close else ""
+            raise DeclarationError(f"{kind.__name__} has no '{name}'{hint}")
+    models: object = engine.models
+    if not is_array(models) or not all(isinstance(name, str) and name for name in models):  # a text would be one of letters
+        raise DeclarationError(f"the models of {kind.__name__} are a list of names, not {models!r:.100}")
+    if not isinstance(engine.format, Tagged) and engine.format not in FORMATS:
+        raise DeclarationError(
+            f"the format of {kind.__name__} is one of {', '.join(FORMATS)} or a Tagged, not {engine.format!r:.100}"
+        )
+    for name in ("admit", "begin", "close", "count", "names", "has_tools", "require_ready"):
+        if not iscoroutinefunction(getattr(kind, name)):
+            raise DeclarationError(f"'{name}' of {kind.__name__} is declared with 'async def'")
+    if iscoroutinefunction(kind.generate):
+        raise DeclarationError(f"'generate' of {kind.__name__} is an asynchronous generator: it yields its outputs")
 
 
 def _api_keys(settings: Settings, engine: Engine) -> Keys:

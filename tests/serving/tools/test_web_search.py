@@ -11,6 +11,7 @@ from live.engines import StagedEngine, step
 from live.mcp_servers import running
 
 from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.requests import runtime
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.tools import web_search
 from interlock.serving.tools.address import AddressPolicy
@@ -552,3 +553,35 @@ def test_a_search_of_another_server_cannot_be_limited(serve) -> None:
             each for each in httpx.post(f"{url}/v1/responses", json=body).json()["output"] if each["type"] == "web_search_call"
         ]
     assert call["status"] == "failed"
+
+
+def test_a_long_line_is_split_and_searched_in_slices_between_which_other_streams_have_their_turn(monkeypatch) -> None:
+    monkeypatch.setattr(runtime, "STRETCH", -1)  # yield at every checkpoint
+    slices = 5
+    text = "Graß a  b\t" * (slices * web_search.SLICE // 12) + "\n\n the  END"
+
+    async def turns_during(work):
+        """The result of some work, and how often the event loop had its turn meanwhile."""
+        task, turns = asyncio.ensure_future(work), 0
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return await task, turns
+
+    async def work():
+        lines, turns = await turns_during(web_search._split_lines(text))
+        assert lines == tuple(" ".join(line.split()) for line in text.splitlines() if line.strip())
+        assert turns > slices // 2
+        for pattern, found in (("ssb", False), ("b grass a", True), ("a b grass", True), ("", True)):
+            contains = web_search._contains(lines[0], pattern, runtime.Yielder())
+            assert (await turns_during(contains))[0] is found
+        _, turns = await turns_during(web_search._contains(lines[0], "nowhere", runtime.Yielder()))
+        assert turns > slices // 2
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("place", range(web_search.SLICE - 4, web_search.SLICE + 2))
+def test_what_stands_across_two_slices_is_found(place) -> None:
+    line = "x" * place + "needle" + "x" * 9
+    assert asyncio.run(web_search._contains(line, "needle", runtime.Yielder()))

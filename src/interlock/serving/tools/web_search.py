@@ -52,6 +52,10 @@ TITLE: Final = 200
 """The most characters of a page's title."""
 ADDRESS: Final = 2_000
 """The most characters of a URL, a query or a pattern."""
+SLICE: Final = 65_536
+"""The most characters of a line that are split or searched in one go; only a word may be longer."""
+SLICES: Final = re.compile(rf"(?s:.{{1,{SLICE}}})\S*")
+"""Matches a slice, up to the end of a word."""
 MAX_ANSWER: Final = 20_000
 """The most characters of one answer; the model can open a page at a later line."""
 MATCHES: Final = 50
@@ -307,9 +311,12 @@ async def _split_lines(text: str) -> tuple[str, ...]:
     """Return the lines of a page without blank ones, each with single spaces."""
     yielder, lines = Yielder(), list[str]()
     for line in text.splitlines():
-        if words := line.split():
+        words: list[str] = []
+        for piece in SLICES.finditer(line):
+            words += piece[0].split()
+            await yielder.checkpoint()
+        if words:
             lines.append(" ".join(words))
-        await yielder.checkpoint()
     return tuple(lines)
 
 
@@ -442,13 +449,21 @@ class SearchSession:
         shown = [self._heading(number)]
         size = len(shown[0])
         for index, line in enumerate(self._pages[number].lines or ()):
-            if wanted in line.casefold():
+            if await _contains(line, wanted, yielder):
                 shown.append(f"L{index}: {line[:SNIPPET]}")
                 size += len(shown[-1]) + 1
                 if size > MAX_ANSWER or len(shown) > MATCHES:
                     break
-            await yielder.checkpoint()
         return "\n".join(shown if len(shown) > 1 else [shown[0], f"{pattern[:TITLE]!r} is not on this page."])
+
+
+async def _contains(line: str, wanted: str, yielder: Yielder) -> bool:
+    """Return whether a line contains a text, which is casefolded; a long line is searched in slices that overlap."""
+    for start in range(0, max(len(line), 1), SLICE):
+        await yielder.checkpoint()
+        if wanted in line[start : start + SLICE + len(wanted)].casefold():
+            return True
+    return False
 
 
 def _web_address(url: str) -> str | None:
