@@ -233,7 +233,7 @@ export function Lanes({ stream, cursor, timed, version, dark, go, onSelect }: Pr
                   key={lane.number}
                   class={`lane${lane.number === current ? " current" : ""}`}
                   style={{ "--hue": hue(lane.title), height: `${LANE}px` }}
-                  title={lane.id ?? lane.title}
+                  title={[lane.title, lane.name, lane.id].filter(Boolean).join(" · ")}
                   aria-current={lane.number === current}
                   onClick={() => {
                     onSelect(lane);

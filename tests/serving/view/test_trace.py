@@ -13,7 +13,7 @@ from interlock.dialects.messages import MESSAGES as MESSAGES_TABLE
 from interlock.dialects.messages import MessagesEffect
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.judges import DIALECT_JUDGES, Acceptor, Judge
-from interlock.serving.engines.recordings import read
+from interlock.serving.engines.recordings import read, replay_frames
 from interlock.serving.view.recordings import recording_lines
 from interlock.serving.view.steps import FiredEdge, Step, explain, narrow_steps
 from interlock.serving.view.trace import Trace, encode_lines
@@ -76,6 +76,20 @@ def test_a_finding_has_the_number_of_its_event() -> None:
     assert (finding[2]["rule"], finding[2]["severity"], finding[2]["message"]) == ("R8", "error", "breaks the order of parts")
     assert finding[2]["expected"][0].startswith("response.output_text.")
     assert of(trace_lines, "end")[0][1]["rules"] == {"R8": 1}
+
+
+def names(trace_lines, kind):
+    """The last name of each lane of a kind."""
+    return [*{lane: about["name"] for _, lane, about in of(trace_lines, "lane") if about["kind"] == kind}.values()]
+
+
+def test_the_lane_of_a_search_has_what_it_looks_for() -> None:
+    replayed = b"".join(replay_frames(read(CORPUS / "recordings" / "web-search.jsonl")))
+    assert names(lines_of(replayed), "web_search_call") == ["h11 author", "cursor:-1#0", "written by"]
+    late = CORPUS / "observed" / "openai-openai-web-search-tool.1.sse"
+    assert set(names(lines(late), "web_search_call")) == {"words of our own"}
+    files = CORPUS / "observed" / "openai-openai-file-search-tool.1.sse"
+    assert names(lines(files), "file_search_call") == ["words of our own"]
 
 
 def test_silence_is_an_event_of_the_response_without_a_finding() -> None:

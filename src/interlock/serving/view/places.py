@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import Final
 
 from attrs import frozen
 
@@ -13,6 +14,9 @@ from interlock.judges import DIALECT_JUDGES, JudgedMessage
 from interlock.judges.chat import ChatJudge
 from interlock.judges.digests import quote
 from interlock.judges.judging import DONE
+
+_SEARCHES: Final = ("web_search_call", "file_search_call")
+"""The kinds whose items may say only at their end what they look for."""
 
 
 @frozen
@@ -68,9 +72,15 @@ def _item_place(judged: JudgedMessage, body: Mapping[str, object]) -> Place:
         return Place(name)
     item = members(body.get("item"))
     kind = as_text(item.get("type")) or (transition.automaton.name if transition and transition.automaton else "")
-    called = as_text(item.get("name")) or item.get("server_label")
+    called = as_text(item.get("name")) or as_text(item.get("server_label")) or _searched(item)
     about = _about(kind, called, as_text(item.get("id")) or body.get("item_id"), body.get("output_index"))
-    return Place(name, index, about, begins=type_ == wire_name(ItemAdded))
+    return Place(name, index, about, begins=type_ == wire_name(ItemAdded) and bool(called or kind not in _SEARCHES))
+
+
+def _searched(item: Mapping[str, object]) -> str:
+    """Return what a search looks for: a query, a pattern in a page, or a page."""
+    action, queries = members(item.get("action")), elements(item.get("queries"))
+    return next((text for text in map(as_text, (*map(action.get, ("query", "pattern", "url")), *queries)) if text), "")
 
 
 def _message_place(body: Mapping[str, object]) -> Place:
