@@ -145,11 +145,11 @@ the notes quote the first finding of each kind. `benchmarks/turns/server_cases.p
 
 Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
 [Messages and Chat Completions](../guides/dialects.md) for these), the whole answer agrees with the stream, and what was asked for
-was seen. One fault in every stream fails every case, so *fails* counts how much of a client's work the fault reaches, not how
-many faults there are. **Not served** is what the server refuses or ignores; no server has to serve everything. **Not seen** is
-what the model did not do, or did not end in time, so nobody can tell: SmolLM2, the small model in vLLM, calls a tool only if it
-must, and has no reasoning. [Deviations](../guides/check.md#errors-and-deviations) fail no case. Behind all gateways, the same
-embedded engine answers. [conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
+was seen. *Fails* counts affected cases, not faults: one fault in every stream fails all. **Not served** counts what the server
+refuses or ignores; no server has to serve everything. **Not seen** counts what the model did not do, or not in time: SmolLM2, the
+small model in vLLM, calls a tool only if it must, and has no reasoning. [Deviations](../guides/check.md#errors-and-deviations)
+fail no case. All gateways were tested in front of the same embedded engine. [conformance.md](conformance.md) compares vLLM's own
+routes with Interlock's plugin, turn by turn.
 """
 
 
