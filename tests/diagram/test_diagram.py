@@ -527,3 +527,12 @@ def test_in_a_crowded_picture_only_near_lines_change_places() -> None:
     row = tuple(range(8))
     assert len({*_orders(row, is_crowded=False)}) > len({*_orders(row, is_crowded=True)}) == 25
     assert all(abs(place - line) <= 5 for order in _orders(row, is_crowded=True) for place, line in enumerate(order))
+
+
+@pytest.mark.parametrize(
+    ("name", "explained"),
+    [("message", ["annotate", "cut", "dropped", "pad", "refuse", "split"]), ("response", ["cut", "silence"])],
+)
+def test_the_legend_explains_what_the_picture_has(name, explained):
+    drawn = to_svg(stream_graphs()[name])
+    assert sorted(re.findall(r'<text class="event" font-weight="700" [^>]*>(\w+)</text>', drawn)) == explained
