@@ -8,6 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from interlock.dialects import ApiName
+from interlock.events.items import ITEMS
 from interlock.events.json import as_text, elements, members
 from interlock.events.stream import ItemAdded, wire_name
 from interlock.judges import DIALECT_JUDGES, JudgedMessage
@@ -15,8 +16,8 @@ from interlock.judges.chat import ChatJudge
 from interlock.judges.digests import quote
 from interlock.judges.judging import DONE
 
-_SEARCHES: Final = ("web_search_call", "file_search_call")
-"""The kinds whose items may say only at their end what they look for."""
+_SEARCHES: Final = frozenset(kind for kind, item in ITEMS.items() if {"action", "queries"} & {*item.__struct_fields__})
+"""The kinds whose items may say only at their end what they look for or do."""
 
 
 @frozen
