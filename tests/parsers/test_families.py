@@ -475,6 +475,12 @@ def test_the_calls_of_a_turn_have_the_arguments_that_it_means(written, size):
     assert "".join(item.text for item in read if item.kind == "message").strip() == written.message.strip()
 
 
+def test_calls_of_a_later_version_of_a_family_stay_text():
+    written = next(written for written in WRITTEN if written.tool_parser == "gigachat35")
+    parser = parser_for(Tagged("gigachat3"), written.body)
+    assert items(run(parser, [Chunk(text=written.text)])) == [answer(written.text)]
+
+
 @pytest.mark.parametrize("name", DISTINCT)
 def test_no_completed_call_has_less_or_other_than_the_model_wrote(name):
     assert [changed for changed in law.turns(name, 60, 0) if changed.wrong()] == []

@@ -247,6 +247,7 @@ def counted(parser, *chunks):
         ("<tool_call>no", ["refuted_call"]),
         ('<tool_call>{"name": "f", "arguments": {"a": 1', ["cut_call"]),
         ('<tool_call>{"name": "f", "arguments": {}} x</tool_call>', ["broken_arguments"]),
+        ('<tool_call>{"name": "f", "arguments": {"a": [1,],}}</tool_call>', ["trailing_comma"]),
     ],
 )
 def test_a_family_counts_by_its_name(text, kinds) -> None:

@@ -9,6 +9,7 @@ call that is none of the turn's; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -31,10 +32,12 @@ _PARAMETERS: Final = {"type": "object", "properties": {key: {"type": type_} for 
 REQUEST: Final[Mapping[str, object]] = {
     "tools": [{"type": "function", "name": name, "parameters": _PARAMETERS} for name in ("f", "g")]
 }
+_OBJECT: Final = re.compile(r'(\{"[stn]":[^{}]*)\}')
+"""Arguments as JSON."""
 _SETTINGS: Final = ParserSettings.from_request(REQUEST)
 _ENDS: Final = (Trigger.UNVALUE, Trigger.UNCALL, Trigger.UNSECTION, Trigger.UNKEY, Trigger.UNLIST, Trigger.SHUT)
 _BEGINNINGS: Final = (Trigger.KEY, Trigger.INVOKE)
-_CHANGES: Final = ("drop", "double", "misspell", "move", "quote")
+_CHANGES: Final = ("drop", "double", "misspell", "move", "quote", "comma")
 
 
 @frozen
@@ -115,6 +118,8 @@ def _turn(rng: Random, name: str, ends: Sequence[str], quotable: Sequence[str]) 
         calls[0] = (calls[0][0], {key: f"w90x {marker} w91x", "n": 5})
     written = [WrittenItem("call", orjson.dumps(arguments).decode(), function) for function, arguments in calls]
     text = encode(written, name)
+    if change == "comma":
+        return Changed(name, change, _OBJECT.sub(rng.choice([r"\1,}", r"\1 ,\n}"]), text), calls, ())
     places = [(at, end) for end in ends for at in _places(text, end)]
     if change == "quote" or not places:
         return Changed(name, "quote", text, calls, ())

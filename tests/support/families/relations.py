@@ -194,8 +194,8 @@ def _condition(reader: FamilyParser) -> Hashable:
 def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], beginning: str) -> Iterator[Pair]:
     markers_there = [markers_by_state(read_as, FRAMING, calls=True)[row.name] for row in _read_in(state)]
     counting = set(chain.from_iterable(markers.roles for markers in markers_there))
-    rereads = state.name in FRAMING.regions["value_ends"]
     by_state = markers_by_state(read_as, FRAMING, calls=True)
+    rereads = by_state[state.name].reading is Reading.HELD
     for marker in vocabulary(name):
         if state.name == "literal" or marker in read_as.signs or any(markers.marker(marker) for markers in markers_there):
             continue
@@ -227,7 +227,7 @@ class _ReadingNeutral(FamilyParser):
 
 @cache
 def _states_of_neutral(name: str, text: str) -> frozenset[str]:
-    """Return the states in which the neutral text in a text is read: text that waits in a value may be read again after it."""
+    """Return the states in which the neutral text in a text is read: text that waits may be read again."""
     reader = _ReadingNeutral(family(name, "qwen3"), READ_AS)
     run(reader, [Chunk(text=text)])
     return frozenset(reader.states)
@@ -317,7 +317,7 @@ def _names(read_as: Family, call: str) -> Iterator[str]:
     before = call.partition("f")[0].strip("\"'") if "name=" in call else ""
     before, after = ('{"', '"') if call.startswith('{"f"') else (before, "")
     for end in chain.from_iterable(read_as.markers.get(role, ()) for role in _NAMED):
-        ending = _ENDINGS.get(end, end)
+        ending = _ENDINGS.get(end, example(end))
         yield f"{before}f{after}{ending}"
         yield f"{before}strange{after}{ending}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import ClassVar, Final
@@ -19,6 +20,7 @@ from interlock.parsers.families.literals import DICTIONARY, Notation
 from interlock.parsers.families.parameter_values import escape_json
 
 _NO_NAME: Final = NameMatch()
+_TRAILING_COMMA: Final = re.compile(r",\s*[}\]]")
 
 
 @define(eq=False)
@@ -145,13 +147,15 @@ class Nesting:
         return Trigger.WHOLE if ends and not self.depth else Trigger.QUOTE
 
     def passes(self, parts: list[str], *, quoted: bool) -> bool:
-        """Count the brackets of a text that is split at quotes; if one may complete the JSON, return False and count none.
+        """Count the brackets of a text that is split at quotes.
+
+        Return False and count none if one may complete the JSON, or follows a comma.
 
         `quoted` tells whether the text begins inside a string.
         """
-        shape = "".join(parts[quoted::2])
+        shape = '"'.join(parts[quoted::2])
         closing = shape.count("}") + shape.count("]")
-        if closing >= self.depth:
+        if closing >= self.depth or (closing and _TRAILING_COMMA.search(shape)):
             return False
         self.depth += shape.count("{") + shape.count("[") - closing
         return True

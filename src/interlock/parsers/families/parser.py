@@ -111,8 +111,9 @@ class FamilyParser:
                 return [text]
             if self._ends is not None and self._ends(text) is None:
                 return [escape_json(text)]
-            if self._structure is not None and self._structure(text) is None and self._passes_json(text):
-                return [text]
+            passes = self._structure is not None and self._structure(text) is None
+            if passes and (passed := self._pass_json(self._partial + text)) is not None:
+                return passed
             if self._literal is not None:
                 return self._continue_literal(self._literal, self._partial + text)
         effects = self._effects
@@ -182,18 +183,22 @@ class FamilyParser:
         self._scan(self._text, self._at, final=False)
         return item.take()
 
-    def _passes_json(self, text: str) -> bool:
-        """Return whether JSON can pass through, because nothing in it ends the arguments.
+    def _pass_json(self, text: str) -> list[Delta] | None:
+        """Return JSON that passes through, because nothing in it ends the arguments; None if it may not.
 
-        If so, count all its quotes and brackets at once; the result is the same as when each is read alone.
+        If so, count all its quotes and brackets at once; the result is the same as when each is read alone. A comma at its end
+        waits, because JSON has none before a closing bracket.
         """
         parts = text.split('"')
         if not self._effects.nesting.passes(parts, quoted=self._markers.in_string):
-            return False
+            return None
         if not len(parts) % 2:
             self._enter(self._state.rows[Trigger.QUOTE][0])
-            self._stops = self._markers.text_end
-        return True
+        bare = "" if self._markers.in_string else text.rstrip()
+        end = len(bare) - 1 if bare.endswith(",") else len(text)
+        self._partial = text[end:]
+        self._stops = None if self._partial else self._markers.text_end
+        return [text[:end]] if end else []
 
     def _count_recovery(self, kind: str) -> None:
         self.recoveries[self._family.name, kind] += 1
@@ -214,7 +219,8 @@ class FamilyParser:
             return True
         if marker is None:
             return False
-        role, effects, text = self._role(markers, marker), self._effects, self._text[start:end]
+        role, effects = self._role(markers, marker), self._effects
+        text = self._text[start:end] if markers.roles[marker] else marker[-1]  # JSON has no comma before a closing bracket
         if role is _DECLARED:
             if self._fire(role, ""):
                 return True
@@ -224,7 +230,7 @@ class FamilyParser:
         if marker in markers.lookahead:
             self._fire(role, "")
         elif not self._fire(role, text):
-            self._at += len(text)
+            self._at = end
             effects.specials.read(text, pending=bool(effects.pending))
         return True
 
@@ -346,7 +352,9 @@ class FamilyParser:
         """Return the trigger of a marker: its role, unless the text before it decides otherwise."""
         role, effects = markers.roles[marker], self._effects
         if role is None:
-            return effects.nesting.bracket(marker)
+            if len(marker) > 1:
+                self._count_recovery("trailing_comma")
+            return effects.nesting.bracket(marker[-1])
         if role is Trigger.QUOTE:
             return effects.nesting.quote(ends=markers.in_string)
         if markers.reading is Reading.KEY:

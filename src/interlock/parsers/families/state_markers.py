@@ -24,7 +24,7 @@ from interlock.parsers.families.parameter_values import ESCAPED
 from interlock.parsers.families.patterns import SPACE, SearchFunction, alternatives, beginning, proper_prefixes, wild
 
 MarkerRole: TypeAlias = Trigger | None
-"""The role of a marker; None for a bracket of JSON, whose role depends on the nesting."""
+"""The role of a marker; None for a bracket of JSON, perhaps after a trailing comma, whose role depends on the nesting."""
 
 _BRACKETS: Final = "{}[]"
 _CONTROLS: Final = "".join(map(chr, range(32))).replace("\n", "")
@@ -249,6 +249,7 @@ def _json_markers(state: State[Trigger, Effect], family: Family) -> Iterator[tup
         yield "{", Trigger.BRACE
     if state.name == _JSON:
         yield from ((bracket, None) for bracket in _BRACKETS)
+        yield from ((f",{SPACE}{bracket}", None) for bracket in "}]")
 
 
 def _structure(state: State[Trigger, Effect], family: Family) -> SearchFunction | None:
