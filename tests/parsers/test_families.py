@@ -38,6 +38,7 @@ from interlock.parsers.families import (
 )
 from interlock.parsers.families.active_item import ActiveItem
 from interlock.parsers.families.catalog import DSML, GCML, PHI4_MINI
+from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 
 SPLITS = [(1,), (2,), (3,), (7,), (1 << 20,), (5, 1, 12, 2)]
@@ -331,6 +332,17 @@ def test_a_special_token_that_begins_no_call_does_not_vouch_for_another_marker()
     reader = FamilyParser(family("hermes"), ParserSettings(special=SPECIAL))
     chunks = [Chunk([7], "<tool_call>"), Chunk([7], "<tool_call>"), Chunk([1], '{"name": "f"}<tool_call>{"name": "g"}')]
     assert items(run(reader, chunks)) == [answer("<tool_call>"), call("f", '<tool_call>{"name": "g"}', "")]
+
+
+def test_a_special_token_that_is_read_again_still_counts():
+    markers = [family("kimi_k2").markers[role][0] for role in (Trigger.SECTION, Trigger.INVOKE, Trigger.JSON, Trigger.UNCALL)]
+    section, begin, arguments, end = markers
+    special = dict(enumerate(markers))
+    reader = FamilyParser(family("kimi_k2"), evolve(ParserSettings.from_request(REQUEST), special=special))
+    chunks = [Chunk([token], special[token]) for token in (0, 1, 1)]
+    chunks += [Chunk([9], "functions.f:0"), Chunk([2], arguments), Chunk([9], "{}"), Chunk([3], end)]
+    call_of_f = Item("function_call", "{}", {"name": "f", "call_id": "functions.f:0"})
+    assert items(run(reader, chunks)) == [answer(f"{section}{begin}"), call_of_f]
 
 
 def test_without_ids_the_text_of_a_special_token_counts():
