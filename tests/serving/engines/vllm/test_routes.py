@@ -160,13 +160,45 @@ def test_what_the_engine_refuses_after_it_was_queued_fails_in_vllms_words(error)
     assert response["error"] == {"code": "invalid_prompt", "message": "No such token."}
 
 
-def test_a_stream_with_parameters_of_the_api_alone_starts_before_the_engine_is_reached():
+@pytest.mark.parametrize("parameters", [{}, {"top_k": 20, "seed": 7, "stop": ["\n"]}], ids=["the API's", "checked"])
+def test_a_stream_whose_parameters_are_checked_starts_before_the_engine_is_reached(parameters):
     async def asking():
         async with client_of(Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")])) as client:
-            return (await client.post("/v1/responses", json={"model": "m", "input": "Hi", "stream": True})).content
+            return (await client.post("/v1/responses", json={"model": "m", "input": "Hi", "stream": True, **parameters})).content
 
     last = events(asyncio.run(asking()))[-1]
     assert (last["type"], last["response"]["error"]["message"]) == ("response.failed", "No such token.")
+
+
+def check_xargs(sampling):
+    if sampling.temperature == 0.5:
+        raise VLLMValidationError("No such argument.")
+
+
+@pytest.mark.parametrize(
+    ("checks", "status", "said"),
+    [
+        ({}, 400, "No such token."),
+        ({"validate_logits_processors_params": lambda _: None}, 200, "No such token."),
+        ({"validate_logits_processors_params": check_xargs}, 400, "No such argument."),
+    ],
+    ids=["no check", "accepted", "refused"],
+)
+def test_xargs_are_checked_before_the_engine_is_reached_if_vllm_has_the_check(checks, status, said):
+    async def refuse(_, error):
+        return JSONResponse({"refused": str(error)}, 400)
+
+    async def asking():
+        engine = fake.Engine()
+        engine.input_processor = SimpleNamespace(**checks)
+        async with client_of(Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")]), engine) as client:
+            client.app.exception_handler(VLLMValidationError)(refuse)
+            request = {"model": "m", "input": "Hi", "stream": True, "vllm_xargs": {"a": 1}}
+            return await client.post("/v1/responses", json=request)
+
+    answer = asyncio.run(asking())
+    found = answer.json()["refused"] if status == 400 else events(answer.content)[-1]["response"]["error"]["message"]
+    assert (answer.status_code, found) == (status, said)
 
 
 @pytest.mark.parametrize("stream", [False, True])

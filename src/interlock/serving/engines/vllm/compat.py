@@ -227,6 +227,13 @@ def router() -> Router:
     return cast("Router", import_module(ROUTER))
 
 
+def xargs_check(client: EngineClient) -> Callable[[Sampling], object] | None:
+    """Return the check of `vllm_xargs` by the logits processors of a server; None if the release has it elsewhere."""
+    processor: VllmObject = getattr(client, "input_processor", None)
+    check: Callable[[Sampling], object] | None = getattr(processor, "validate_logits_processors_params", None)
+    return check
+
+
 def valid_request(body: Mapping[str, object]) -> Request:
     """Validate a request body as vLLM does.
 

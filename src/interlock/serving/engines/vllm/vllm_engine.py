@@ -36,7 +36,7 @@ from interlock.serving.engines.harmony_tokens import (
     write_required_call,
 )
 from interlock.serving.engines.vllm import compat
-from interlock.serving.engines.vllm.compat import EngineClient, OneTurn, Output, Serving, VllmCall, VllmSteps
+from interlock.serving.engines.vllm.compat import EngineClient, OneTurn, Output, Sampling, Serving, VllmCall, VllmSteps
 from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.engines.vllm.readers import FamilyReader, Reader, reader
 from interlock.serving.metrics import OTHER
@@ -77,6 +77,14 @@ NOT_FORWARDED: Final = frozenset(
     {"context_management", "conversation", "include", "previous_response_id", "tool_choice", "tools", "truncation"}
 )
 """The parameters that Interlock interprets itself and does not pass on as they are; some mean something else to vLLM."""
+
+CHECKED: Final = frozenset(
+    {
+        *("cache_salt", "chat_template_kwargs", "enable_response_messages", "ignore_eos", "include_reasoning"),
+        *("include_stop_str_in_output", "repetition_penalty", "seed", "skip_special_tokens", "stop", "top_k"),
+    }
+)
+"""The parameters of vLLM's own that it checks while it renders, or not at all; its engine may refuse the others."""
 
 EFFORTS: Final = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 """The reasoning efforts that gpt-oss lacks, each with the nearest one that it has."""
@@ -127,9 +135,12 @@ class Admissions:
     """Watches the engine's client, which shows that the engine has accepted a request long before its first token."""
 
     waiting: dict[str, asyncio.Event] = field(factory=dict[str, asyncio.Event], init=False)
+    check_xargs: Callable[[Sampling], object] | None = field(default=None, init=False)
+    """Raises the refusal of `vllm_xargs`, which only logits processors check; None if the release has no such check."""
 
     def watch(self, client: EngineClient) -> None:
         """Watch the requests that a client hands to the engine."""
+        self.check_xargs = compat.xargs_check(client)
         add_request = client.add_request
 
         async def watched(request_id: str, *arguments: object, **options: object) -> object:
@@ -382,18 +393,22 @@ class VllmGeneration(Generation):
         """Begin the first turn and wait until the engine has accepted it, unless the engine can no longer refuse it.
 
         A stream in the foreground starts before its request reaches the engine, as vLLM's own does, if the request has only
-        the API's parameters, and no grammar, log probabilities or data-parallel rank.
+        the API's parameters, those in `CHECKED` and `vllm_xargs`, and no grammar, log probabilities or data-parallel rank.
         """
         call = await self._call(turn)
-        if self.request.stream and not self.request.background and self._is_accepted(call):
-            return
-        generating = await self._begin(call)
         with _refusals():
+            if self.request.stream and not self.request.background and self._is_accepted(call):
+                return
+            generating = await self._begin(call)
             await generating.wait_for_admission()
 
     def _is_accepted(self, call: VllmCall) -> bool:
-        """Return whether rendering has checked all parameters of the request, so that the engine accepts it."""
-        is_plain = not self.request.extensions and call.arguments.get("data_parallel_rank") is None
+        """Return whether all parameters of the request are checked, so that the engine accepts it; or raise vLLM's refusal."""
+        check, unchecked = self.engine.admissions.check_xargs, self.request.extensions.keys() - CHECKED
+        if check is not None and "vllm_xargs" in unchecked:
+            check(call.sampling)
+            unchecked -= {"vllm_xargs"}
+        is_plain = not unchecked and call.arguments.get("data_parallel_rank") is None
         return is_plain and call.sampling.structured_outputs is None and not call.sampling.logprobs
 
     async def count(self, turn: Turn) -> int:
