@@ -134,14 +134,14 @@ nightly: .venv/.dev .venv-vllm/.test ## Every change of the families' framing, a
 test-clients: .venv/.dev ## Third-party clients, including Codex and Claude Code, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
 		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed \
-			.venv-agents/.installed .venv-litellm/.installed .venv-aider/.installed && \
+			.venv-agents/.installed .venv-adk/.installed .venv-litellm/.installed .venv-aider/.installed && \
 		$(BIN)/pytest tests/clients; fi
 
 tests/clients/node_modules/.installed: tests/clients/package-lock.json
 	cd tests/clients && npm ci --no-audit --no-fund
 	@touch $@
 
-.venv-clients/.installed .venv-agents/.installed .venv-litellm/.installed .venv-aider/.installed: .venv-%/.installed: tests/clients/%.txt
+.venv-clients/.installed .venv-agents/.installed .venv-adk/.installed .venv-litellm/.installed .venv-aider/.installed: .venv-%/.installed: tests/clients/%.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --requirement $<
 	@touch $@

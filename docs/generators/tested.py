@@ -51,6 +51,7 @@ TESTED: Final[dict[str, tuple[str, str, str] | None]] = {
     "pip instructor": ("instructor", "Chat Completions", "fills in an object"),
     "pip llama-index-llms-openai-like": ("LlamaIndex, `llama-index-llms-openai-like`", "Chat Completions", "calls a tool"),
     "pip smolagents": ("smolagents", "Chat Completions", "calls a tool"),
+    "pip google-adk": ("Google's ADK", "Chat Completions", "calls a tool"),
     "pip strands-agents": ("Strands Agents", "Chat Completions, Messages", "calls a tool"),
     "pip litellm": ("LiteLLM", "Responses, Messages", "calls a tool"),
     "pip llm-comply": (

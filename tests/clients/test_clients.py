@@ -15,6 +15,7 @@ from interlock.serving.http.server import ServerThread
 NODE = ["node"]
 PYTHON = [str(ROOT / ".venv-clients" / "bin" / "python")]
 COMPLY = str(ROOT / ".venv-clients" / "bin" / "llm-comply")
+ADK = [str(ROOT / ".venv-adk" / "bin" / "python")]
 AGENTS = [str(ROOT / ".venv-agents" / "bin" / "python")]
 LITELLM = [str(ROOT / ".venv-litellm" / "bin" / "python")]
 
@@ -51,6 +52,7 @@ OTHERS = {
     "instructor": [*AGENTS, "instructor_chat.py"],
     "LlamaIndex": [*AGENTS, "llama_index_agent.py"],
     "smolagents": [*AGENTS, "smolagents_agent.py"],
+    "Google's ADK": [*ADK, "adk_agent.py"],
     "Strands, chat": [*AGENTS, "strands_agent.py"],
     "Strands, anthropic": [*AGENTS, "strands_agent.py", "anthropic"],
 }
