@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
@@ -67,15 +68,13 @@ class StreamWriter(ItemWriter):
 Phase: TypeAlias = Literal["before", "inside", "after", "object", "bare"]
 """Before the opening quote, inside the string, after the closing quote, in an object with another first key, or in bare text."""
 
-_VALID: Final = re.compile(
-    r"""(?:[^"\\\x00-\x1f\ud800-\udfff]++|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"""
-    r"""|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))++"""
-)
-"""Matches text that is decoded at once, because it has no mistake: a long one would otherwise hold up all other streams."""
-_PLAIN: Final = re.compile(r'[^"\\]+')
-_ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
-_UNFINISHED: Final = re.compile(r"\\(u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?)?")
-_SIMPLE: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+_ESCAPE: Final = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_UNFINISHED: Final = r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?)?\Z"
+_STRING: Final = re.compile(rf'(?:[^"\\]++|(?!{_UNFINISHED})\\.)*+', re.DOTALL)
+"""Matches the inside of a JSON string up to its quote or to an incomplete escape."""
+_VALID: Final = re.compile(rf"(?:[^\\]++|{_ESCAPE})++|\\")
+"""Matches text whose escapes are valid, or a backslash that begins no escape."""
+_LONE: Final = re.compile("[\ud800-\udfff]")
 
 
 @define(eq=False)
@@ -164,32 +163,13 @@ def decode_string(text: str) -> tuple[str, int]:
 
     Invalid escapes stay as they are.
     """
-    decoded: list[str] = []
-    position = 0
-    while position < len(text):
-        if (valid := _VALID.match(text, position)) is not None:
-            decoded.append(orjson.loads(f'"{valid.group()}"'))
-            position = valid.end()
-        elif (plain := _PLAIN.match(text, position)) is not None:
-            decoded.append(plain.group())
-            position = plain.end()
-        elif text[position] == '"' or _UNFINISHED.fullmatch(text, position):
-            break
-        elif (escape := _ESCAPE.match(text, position)) is not None:
-            decoded.append(_unescape(escape.group()))
-            position = escape.end()
-        else:
-            decoded.append(text[position])
-            position += 1
-    return "".join(decoded), position
-
-
-def _unescape(escape: str) -> str:
-    """Return the character of an escape; an invalid escape stays as it is."""
-    if escape[1] != "u":
-        return _SIMPLE.get(escape[1], escape)
-    units = [int(unit, 16) for unit in escape.split("\\u")[1:]]
-    return b"".join(unit.to_bytes(2, "big") for unit in units).decode("utf-16-be", "replace")
+    inside = next(_STRING.finditer(text)).group()
+    try:
+        decoded: str = orjson.loads(f'"{inside}"')
+    except orjson.JSONDecodeError:
+        escaped = "".join("\\\\" if piece == "\\" else piece for piece in _VALID.findall(inside))
+        decoded = _LONE.sub("\ufffd", json.loads(f'"{escaped}"', strict=False))
+    return decoded, len(inside)
 
 
 @define(eq=False)
