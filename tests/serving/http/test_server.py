@@ -72,8 +72,9 @@ def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> N
 
 def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None:
     engine = StagedEngine([])
+    app = build(Settings(), engine)
     engine.format = "unknown"
-    with pytest.raises(RuntimeError, match="the server did not start"), ServerThread(build(Settings(), engine)):
+    with pytest.raises(RuntimeError, match="the server did not start"), ServerThread(app):
         pytest.fail("the server has started")
     assert "unknown" in caplog.text
 
