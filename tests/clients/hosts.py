@@ -18,7 +18,7 @@ from interlock.parsers.families.reference_encoders import encode
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.prompt import count_prompt
+from interlock.serving.engines.harmony_tokens import encoding
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
@@ -88,7 +88,7 @@ class Listening(Engine):
         return self.known
 
     async def count(self, turn):
-        return count_prompt(turn)
+        return len(encoding().encode(prompt_text(turn), allowed_special="all"))
 
     async def generate(self, turn):
         text = prompt_text(turn)

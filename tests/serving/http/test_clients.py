@@ -360,7 +360,7 @@ def test_facts_of_another_source_fill_the_gaps(facts, other, both):
 
 def test_the_list_has_the_catalogue_beside_the_models(serve):
     with serve(StagedEngine()) as url:
-        listed = httpx.get(f"{url}/v1/models?client_version=0.169.0").json()
+        listed = httpx.get(f"{url}/v1/models?client_version=0.171.0").json()
         messages = httpx.get(f"{url}/v1/models", headers={"anthropic-version": "2023-06-01"}).json()
     assert listed["models"] == [codex_model(name, ModelFacts(), index) for index, name in enumerate(StagedEngine.models)]
     assert list(listed) == ["object", "data", "models"]
