@@ -1,5 +1,6 @@
 """Settings come from options, variables and a file, and an error names where the wrong value was set."""
 
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,14 @@ def test_an_engine_that_is_declared_wrongly_is_refused_with_a_sentence(base, mem
     with pytest.raises(DeclarationError) as refused:
         build(Settings(), type("E", (base,), {"generate": Plain.generate, **members})())
     assert str(refused.value) == message
+
+
+def test_a_method_of_an_engine_may_be_decorated() -> None:
+    @wraps(Plain.count)
+    def counted(engine, turn):
+        return Plain.count(engine, turn)
+
+    build(Settings(), type("E", (Plain,), {"count": counted})())
 
 
 def test_an_engine_that_is_declared_rightly_is_built() -> None:
