@@ -117,9 +117,12 @@ def _impossible_between_keys(state: str, family: Family) -> frozenset[Trigger]:
     # In place of keys comes only an object.
     if _T.JSON not in family.markers:
         impossible |= {_T.WHOLE} if state in _STRINGS else {_T.BLANK, _T.ENCODED} if state == "argument" else set()
-    # If the models of a family omit ends, the parser fires `uncall` before `finish` between keys.
+    # If the models of a family omit ends, the parser fires `uncall` before `finish` between keys. After a value it does not, so
+    # there the end of a call is only early.
     if family.omits_ends and state in FRAMING.regions["between_keys"]:
         impossible |= {_T.FINISH}
+    if state == "value_end" and _T.EARLY_UNCALL in family.markers:
+        impossible |= {_T.UNCALL}
     return impossible
 
 
