@@ -30,7 +30,7 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from alone.clients import Crowd, first_event, unread
+from alone.clients import Crowd, burst, first_event, unread
 from alone.process import ADDRESS, LISTENING, Process, started
 from alone.script import MODEL, written
 from attrs import frozen
@@ -61,6 +61,12 @@ GATEWAY_PROBES: Final = 40
 GATEWAY_WINDOWS: Final = 3
 PAUSE: Final = 0.05
 """Seconds between two probes."""
+BURST: Final = 50
+"""Requests that come at once."""
+BURSTS: Final = 6
+"""Of them, the first one warms the server up."""
+AT_ONCE: Final = "1000000"
+"""Deltas a second of an upstream that does not wait."""
 
 LONG: Final = 20_000
 """Tokens of the answers that nobody reads: 5 MB of events."""
@@ -93,7 +99,7 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             [*_workers(Path(folder), console)]
         return
-    results = [*_gateway(console)]
+    results = [*_gateway(console), *_bursts(console)]
     _write(OUT.with_name("gateway.json"), [each.plain() if isinstance(each, Result) else each for each in results], console)
     console.print(table([each for each in results if isinstance(each, Result)]))
     if sys.argv[1:] == ["gateway"]:
@@ -148,6 +154,26 @@ def _gateway(console: Console) -> Iterator[Result | dict[str, Any]]:
             memory = {side: median(each.memory[when] for each in rounds) for side, rounds in measured.items()}
             yield _row("gateway: memory", f"{name}, {when}", "MB", streams, memory)
         console.print(f"{name}: {_told(_row('', name, 'ms to the first event', streams, waits))}")
+
+
+def _bursts(console: Console) -> Iterator[dict[str, Any]]:
+    """Measure how long the first event of a request takes that comes with others, in turns as above."""
+    name = f"{BURST} requests at once, responses upstream"
+    waits: dict[str, list[float]] = {}
+    with started("-m", "alone.relay", "upstream", "responses", "text", AT_ONCE) as upstream, TemporaryDirectory() as folder:
+        for _ in range(ROUNDS):
+            for side, (program, command) in _sides("responses", upstream.url, folder).items():
+                with started(*command, program=program, address=LISTENING if side == PEER else ADDRESS) as server:
+                    waits.setdefault(side, []).append(asyncio.run(_burst(server.url)))
+    row = _row("gateway: burst", name, "ms to the first event", BURST, {side: median(rounds) for side, rounds in waits.items()})
+    yield row
+    console.print(f"{name}: {_told(row)}")
+
+
+async def _burst(url: str) -> float:
+    """Return the milliseconds until the first event of half of the requests of a burst."""
+    _, *bursts = [median(await burst(url, BURST)) for _ in range(BURSTS)]
+    return 1000 * median(bursts)
 
 
 def _workers(folder: Path, console: Console) -> Iterator[dict[str, Any]]:

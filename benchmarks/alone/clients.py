@@ -14,7 +14,7 @@ from attrs import define, field
 
 from alone.script import MODEL
 
-__all__ = ["Crowd", "Tally", "first_event", "unread"]
+__all__ = ["Crowd", "Tally", "burst", "first_event", "unread"]
 
 DELTA: Final = b".delta\n"
 """The end of the line that names an event of text or of arguments."""
@@ -156,6 +156,16 @@ async def first_event(url: str) -> float:
     await asyncio.sleep(0)  # likewise
     assert reader.waited is not None  # noqa: S101 - it has ended
     return reader.waited
+
+
+async def burst(url: str, streams: int) -> list[float]:
+    """Send requests for short streams at once over open connections; return the seconds until the first event of each."""
+    connected = [await _connected(url, Tally()) for _ in range(streams)]
+    await asyncio.gather(*(reader.ask(transport, SHORT) for transport, reader in connected))
+    for transport, _ in connected:
+        transport.abort()
+    await asyncio.sleep(0)  # likewise
+    return [reader.waited for _, reader in connected if reader.waited is not None]
 
 
 def unread(url: str) -> socket.socket:

@@ -193,8 +193,6 @@ def parsed_rows(size: Size, peer: ModuleType | None) -> list[Row]:
 # Ours is text to bytes: parser, driver and frames. vLLM's is its parser alone, for its events are measured elsewhere.
 
 
-_UNREAD: Final = ("mistral",)
-"""The reasoning that vLLM reads with Mistral's own tokenizer alone."""
 LETTERS: Final = 4
 """In a piece."""
 _MARK: Final = "@@@"
@@ -222,7 +220,7 @@ def _rows(name: str, size: Size, peer: ModuleType | None) -> Iterator[Row]:
 
 def _families_row(name: str, what: str, stream: Stream, size: Size, peer: ModuleType | None, at: int | None = None) -> Row:
     rounds: dict[str, Round] = {INTERLOCK: partial(_ours, stream, size.tokens)}
-    if peer is not None and stream.reasoning not in _UNREAD:
+    if peer is not None and peer.has_parsers(stream):
         rounds[VLLM] = partial(peer.parse_pieces, stream, _pieces(min(size.tokens, _THEIRS)))
     return Row("families", f"{name}, {what}", "µs/piece", rounds, min(size.repeats, 5), at=at)
 

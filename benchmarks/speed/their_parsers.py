@@ -11,6 +11,7 @@ import tokenizers
 import transformers
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.parser.parser_manager import ParserManager
+from vllm.reasoning import _REASONING_PARSERS_TO_REGISTER
 from vllm.tool_parsers import _TOOL_PARSERS_TO_REGISTER, ToolParserManager
 
 from interlock.parsers.families import REASONINGS, SYNTAXES
@@ -18,7 +19,7 @@ from interlock.parsers.families.patterns import example
 from speed.outputs import REQUEST, Stream
 from speed.timing import Stopwatch
 
-__all__ = ["names", "parse_pieces", "pieces_of", "read_calls", "read_text"]
+__all__ = ["has_parsers", "names", "parse_pieces", "pieces_of", "read_calls", "read_text"]
 
 _PARAMETERS: Final = {"properties": {"city": {"type": "string"}}}
 _TOOLS: Final = [{"type": "function", "function": {"name": tool["name"], "parameters": _PARAMETERS}} for tool in REQUEST["tools"]]
@@ -31,6 +32,8 @@ _PIECES: Final = ("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>")
 """Marks that are parts of our markers."""
 _SPLIT: Final = ("Ġ</", "</", "think")
 """Tokens of the end of reasoning, which another one looks for; no text is encoded with them."""
+_UNREAD: Final = ("mistral",)
+"""The reasoning that vLLM reads with Mistral's own tokenizer alone."""
 _LETTERS: Final = 4
 """In a token of plain text."""
 
@@ -57,6 +60,12 @@ def names() -> list[str]:
         if name in _TOOL_PARSERS_TO_REGISTER:
             parsers.setdefault(ToolParserManager.get_tool_parser(name), name)
     return [*parsers.values()]
+
+
+def has_parsers(stream: Stream) -> bool:
+    """Return whether this release of vLLM can read a stream with the tokenizer of this bench."""
+    reasoning = stream.reasoning is None or stream.reasoning in _REASONING_PARSERS_TO_REGISTER
+    return stream.calls in _TOOL_PARSERS_TO_REGISTER and reasoning and stream.reasoning not in _UNREAD
 
 
 def parse_pieces(stream: Stream, pieces: Sequence[str]) -> float:

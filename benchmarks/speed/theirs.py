@@ -19,10 +19,10 @@ from vllm.parser.harmony import HarmonyParser
 from vllm.sampling_params import SamplingParams
 
 from speed.outputs import REQUEST, Replay, begun, output
-from speed.their_parsers import parse_pieces
+from speed.their_parsers import has_parsers, parse_pieces
 from speed.timing import Drain, Feed, Write
 
-__all__ = ["drain_deltas", "drain_harmony", "drain_parsed", "open_harmony", "parse_pieces"]
+__all__ = ["drain_deltas", "drain_harmony", "drain_parsed", "has_parsers", "open_harmony", "parse_pieces"]
 
 T = TypeVar("T")
 Context = HarmonyContext | SimpleContext
