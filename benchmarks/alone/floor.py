@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alone.script import FRAME, MODEL
-from interlock.serving.cli.sources import read_rules
+from interlock.serving.cli.options import read_rules
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.http.server import listen, serve, url_of

@@ -43,11 +43,8 @@ from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.engines.script import script_schema
 from interlock.serving.engines.upstream import connection_table as upstream_connection
 from interlock.serving.engines.vllm.plugin import FIELDS as PLUGIN_FIELDS
-from interlock.serving.http import connection_table as connection
-from interlock.serving.http import lane_table as lane
-from interlock.serving.http import server_table as server
-from interlock.serving.http import steering_table as steering
-from interlock.serving.requests import async_call_table as async_call
+from interlock.serving.http import tables
+from interlock.serving.requests import input_items
 from interlock.serving.responses import background_table as background
 from interlock.serving.responses import turns_table as turns
 from interlock.serving.store import conversation_table as conversation
@@ -71,12 +68,9 @@ MODULES = {
     "background": background,
     "stored": stored,
     "conversation": conversation,
-    "lane": lane,
-    "steering": steering,
-    "connection": connection,
-    "server": server,
+    **dict.fromkeys(("lane", "steering", "connection", "server"), tables),
     "container": container,
-    "async_call": async_call,
+    "async_call": input_items,
     "upstream_connection": upstream_connection,
     **{name: import_module(f"interlock.dialects.{name}") for name in DIALECT_APIS},
 }
@@ -87,12 +81,12 @@ WALKED = {
     "background": background.BACKGROUND,
     "stored": stored.STORED,
     "conversation": conversation.CONVERSATION,
-    "lane": lane.LANE,
-    "steering": steering.STEERING,
-    "connection": connection.CONNECTION,
-    "server": server.SERVER,
+    "lane": tables.LANE,
+    "steering": tables.STEERING,
+    "connection": tables.CONNECTION,
+    "server": tables.SERVER,
     "container": container.CONTAINER,
-    "async_call": async_call.ASYNC_CALL,
+    "async_call": input_items.ASYNC_CALL,
     "upstream_connection": upstream_connection.UPSTREAM_CONNECTION,
     **{name: judge.make_transducer().table for name, judge in DIALECT_JUDGES.items()},
 }

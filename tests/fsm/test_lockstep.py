@@ -25,7 +25,7 @@ from interlock.fsm.subjects import ItemState, ResponseState
 from interlock.fsm.table import Edge, Table
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.harmony_framing import HARMONY, HarmonyTrigger
-from interlock.serving.http.lane_table import LANE, LaneEffect
+from interlock.serving.http.tables import LANE, LaneEffect
 from interlock.verify.inputs import FIELDS
 
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})

@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletionChunk
 from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, AnyJudge, Judge, chat, dialects, judge, messages
 from interlock.judges.chat import check_chat
 from interlock.judges.messages import BLOCK_DELTAS, BLOCKS, check_messages
-from interlock.serving.view.steps import explain
+from interlock.serving.view.trace import explain
 
 START = {
     "type": "message_start",

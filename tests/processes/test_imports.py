@@ -211,7 +211,6 @@ UNUSED = {
     "interlock.serving.engines.upstream.vllm_upstream",
     "interlock.serving.engines.vllm",
     "interlock.serving.http.bounded_protocol",
-    "interlock.serving.http.steering",
     "interlock.serving.http.websocket",
     "interlock.serving.http.workers",
     "interlock.serving.tools.code_interpreter",

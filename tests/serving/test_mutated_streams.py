@@ -15,7 +15,7 @@ from interlock.events.dialects import DIALECTS
 from interlock.events.json import clean
 from interlock.judges import AnyJudge
 from interlock.serving.cli.check import CheckedSource, as_annotations, as_json, as_text
-from interlock.serving.cli.sources import OpenStream
+from interlock.serving.cli.options import OpenStream
 from interlock.serving.cli.view import StreamSource
 from interlock.serving.engines.recordings import RecordingError, read, replay_frames, replay_response
 from interlock.serving.view.trace import encode_lines

@@ -18,7 +18,7 @@ from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.routing import Routing
 from interlock.serving.cli.commands import app
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.input_items import normalize
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, list_hosted_functions, route_hosted
 from interlock.serving.tools.hosting import mcp_tool, result_item_fields, server_call
 from interlock.testing import findings, legality

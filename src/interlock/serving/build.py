@@ -129,11 +129,7 @@ def _open_store(settings: Settings) -> ResponseStore:
 
 
 def build_tools(settings: Settings) -> ToolServers:
-    """Return the runner of hosted tools: those on MCP servers, and those that this server runs itself.
-
-    Raises:
-        SettingsError: Two settings name the same tool, or a value cannot be used.
-    """
+    """Return the runner of hosted tools; raise a `SettingsError` if two settings name one, or a value cannot be used."""
     tools: dict[HostedTool, str | LocalTool] = dict(_tool_servers(settings))
     if settings.code_interpreter:
         if "code_interpreter" in tools:

@@ -21,11 +21,21 @@ from interlock.serving.engines.upstream.connection_table import (
     UpstreamConnectionEffect,
     UpstreamConnectionTrigger,
 )
-from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
-from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
-from interlock.serving.http.server_table import SERVER, ServerEffect, ServerTrigger
-from interlock.serving.http.steering_table import STEERING, SteeringEffect, SteeringTrigger
-from interlock.serving.requests.async_call_table import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
+from interlock.serving.http.tables import (
+    CONNECTION,
+    LANE,
+    SERVER,
+    STEERING,
+    ConnectionEffect,
+    ConnectionTrigger,
+    LaneEffect,
+    LaneTrigger,
+    ServerEffect,
+    ServerTrigger,
+    SteeringEffect,
+    SteeringTrigger,
+)
+from interlock.serving.requests.input_items import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
 from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.serving.responses.turns_table import TURNS, TurnEffect, TurnTrigger
 from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger

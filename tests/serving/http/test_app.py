@@ -202,7 +202,7 @@ def test_a_content_type_may_be_written_in_many_ways(url, content_type) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused_and_the_server_continues(serve, monkeypatch) -> None:
-    monkeypatch.setattr("interlock.serving.http.request_body.DISCARDED", 2**20)
+    monkeypatch.setattr("interlock.serving.requests.body.DISCARDED", 2**20)
     with serve(StagedEngine(steps(ANSWER)), max_body_bytes=2**20) as url:
         assert error_of(post(url, {**STAGED, "input": "x" * 2**20})) == (413, None, "request_too_large")
         assert post(url, {**STAGED, "input": "x" * (2**20 - 100)}).status_code == 200

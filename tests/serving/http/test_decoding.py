@@ -17,8 +17,8 @@ from starlette.requests import Request
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.http.answers import answer_error
-from interlock.serving.http.request_body import DECODED_BYTES, MAX_MEMBERS, decoder_for, read_body
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.body import DECODED_BYTES, MAX_MEMBERS, decoder_for, read_body
 from interlock.serving.requests.runtime import Yielder
 
 BODY = json.dumps({"model": MODEL, "input": "Hi there"}).encode()

@@ -17,8 +17,8 @@ from websockets.sync.client import connect
 
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
-from interlock.serving.http import unserved as module
-from interlock.serving.http.unserved import ADVICE, UnservedLog, unserved
+from interlock.serving.http import answers as module
+from interlock.serving.http.answers import ADVICE, UnservedLog, unserved
 from interlock.serving.settings import Settings, SettingsError
 
 REFUSED = (400, "Invalid host header")

@@ -27,8 +27,15 @@ from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.http.server import ServerThread
-from interlock.serving.http.socket_memory import CachedResponse, ConnectionMemory, SocketMemory
-from interlock.serving.http.websocket import EVICTED, CreateFrame, Lane, SocketConnection
+from interlock.serving.http.websocket import (
+    EVICTED,
+    CachedResponse,
+    ConnectionMemory,
+    CreateFrame,
+    Lane,
+    SocketConnection,
+    SocketMemory,
+)
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings, SocketLimits
@@ -520,7 +527,7 @@ class Host:
 
     def begin(self):
         self.run = Run()
-        self.lane.begin(self.run.interrupt)
+        self.lane.interrupt = self.run.interrupt
 
 
 def numbers(host):

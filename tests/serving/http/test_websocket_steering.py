@@ -20,10 +20,10 @@ from interlock.events.json import loads
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.prompt import count_prompt
-from interlock.serving.http.steering import MOST
+from interlock.serving.http.websocket import MOST
 from interlock.serving.requests.api_errors import EngineError
+from interlock.serving.requests.input_items import PENDING
 from interlock.serving.requests.limits import TEXT
-from interlock.serving.requests.normalize import PENDING
 from interlock.serving.settings import SocketLimits
 from interlock.verify.oracle import check
 

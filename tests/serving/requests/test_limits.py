@@ -15,9 +15,9 @@ from interlock.serving.requests import limits
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.requests.body import JsonBudget, read_object
-from interlock.serving.requests.context_window import truncate
 from interlock.serving.requests.create import read_request
-from interlock.serving.requests.refusals import require_json_schema
+from interlock.serving.requests.input_items import truncate
+from interlock.serving.requests.limits import require_json_schema
 from interlock.serving.requests.runtime import Yielder
 
 TEXT = {"type": "message", "role": "user", "content": "Hi"}

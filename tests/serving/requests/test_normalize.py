@@ -5,7 +5,7 @@ from each import each
 
 from interlock.events.items import ITEMS
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.serving.requests.normalize import NORMALIZERS, PENDING, answer_async_calls, normalize, short_id
+from interlock.serving.requests.input_items import NORMALIZERS, PENDING, answer_async_calls, normalize, short_id
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, declare, offer
 
 USER = {"type": "message", "role": "user", "content": "Hi"}

@@ -16,7 +16,7 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import RecordedTurn, Recording
 from interlock.serving.engines.script import recorded_rule
 from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.requests.normalize import PENDING
+from interlock.serving.requests.input_items import PENDING
 from interlock.verify.oracle import check
 
 LOOK_UP = {"type": "function", "name": "look_up", "parameters": {"type": "object"}, "async": True}

@@ -11,7 +11,7 @@ from openai import OpenAI
 
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.requests.api_errors import EngineError, PromptError
-from interlock.serving.requests.context_window import SUMMARIZE, summary_message
+from interlock.serving.requests.input_items import SUMMARIZE, summary_message
 from interlock.verify.oracle import check
 
 SUMMARY = steps("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|> They greeted. \n")

@@ -15,8 +15,7 @@ from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.judges import DIALECT_JUDGES, Acceptor, Judge
 from interlock.serving.engines.recordings import read, replay_frames
 from interlock.serving.view.recordings import recording_lines
-from interlock.serving.view.steps import FiredEdge, Step, explain, narrow_steps
-from interlock.serving.view.trace import Trace, encode_lines
+from interlock.serving.view.trace import FiredEdge, Step, Trace, encode_lines, explain, narrow_steps
 
 ROOT = Path(__file__).parents[3]
 CORPUS = ROOT / "tests" / "corpus"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from interlock.serving.build import build
 from interlock.serving.cli.commands import app
-from interlock.serving.cli.exchange import ServerAnswer, SlowAnswerError, printable
+from interlock.serving.cli.options import ServerAnswer, SlowAnswerError, printable
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings

@@ -18,17 +18,19 @@ from interlock.dialects import APIS, ApiName
 from interlock.events.decode import BOM
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps
-from interlock.serving.cli.options import dialect_option, examples, url_options
-from interlock.serving.cli.sources import (
+from interlock.serving.cli.options import (
     UNUSABLE,
     SourceError,
     UrlOptions,
     UrlRequest,
+    dialect_option,
     display_name,
+    examples,
     expand_folders,
     is_url,
     open_source,
     recording_in,
+    url_options,
 )
 
 if TYPE_CHECKING:
@@ -258,7 +260,6 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
 
 
 def _rule_or_deviation(name: str, option: str) -> str:
-    """Return the canonical name of a rule or deviation."""
     from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 
     names = {each.lower(): each for each in (*RULES, *DIALECT_RULES, *DEVIATIONS)}
@@ -373,7 +374,6 @@ def _place(finding: Finding) -> str:
 
 
 def _short(name: str) -> str:
-    """Return an event's name without its prefix."""
     return name.removeprefix("response.")
 
 

@@ -1,21 +1,37 @@
-"""The list of the commands, each imported when it is needed, and the commands `interlock record` and `interlock replay`."""
+"""The list of the commands, each imported when it is needed, and the commands `record`, `replay` and `store`."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 import interlock
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.serving.cli.options import FILE, UPSTREAM, dialect_option, examples, options_of, required_upstreams, settings_of
-from interlock.serving.cli.sources import bind, fail
+from interlock.serving.cli.options import (
+    FILE,
+    UPSTREAM,
+    bind,
+    dialect_option,
+    examples,
+    fail,
+    options_of,
+    required_upstreams,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from interlock.serving.store import ResponseStore
+
+
+R = TypeVar("R")
 
 COMMANDS: Final[Mapping[str, str]] = {
     "serve": "serving.cli.serve",
@@ -28,7 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "verify": "serving.cli.machines",
     "diagram": "serving.cli.machines",
     "replay": "serving.cli.commands",
-    "store": "serving.cli.store",
+    "store": "serving.cli.commands",
 }
 """The modules of the commands below `interlock`, in the order of the help."""
 
@@ -81,11 +97,7 @@ def app() -> None:
 
 
 def run() -> None:
-    """Run the command that the arguments name, and exit with its status.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C has ended the command.
-    """
+    """Run the command that the arguments name, and exit with its status; raise `KeyboardInterrupt` after Ctrl-C."""
     try:
         sys.exit(app(standalone_mode=False))  # otherwise click ends the process with status 1 after Ctrl-C
     except click.ClickException as error:
@@ -143,7 +155,7 @@ def replay(file: Path, *, chunk: int | None, stream: bool, dialect: DialectName)
     """
     import orjson
 
-    from interlock.serving.cli.sources import read_recording
+    from interlock.serving.cli.options import read_recording
     from interlock.serving.engines.recordings import rechunk, replay_frames, replay_response
 
     recording = read_recording(file)
@@ -154,3 +166,72 @@ def replay(file: Path, *, chunk: int | None, stream: bool, dialect: DialectName)
         response = DIALECTS[dialect].convert(replay_response(recording))
         sys.stdout.buffer.write(orjson.dumps(response, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
+
+
+url_option = click.option(
+    "--store",
+    "url",
+    envvar="INTERLOCK_STORE",
+    show_envvar=True,
+    required=True,
+    metavar="URL",
+    help="The store: sqlite:PATH or postgresql://HOST/DATABASE.",
+)
+
+
+@click.group()
+def store() -> None:
+    """Inspect, clean up and migrate a store."""
+
+
+@store.command(epilog=examples("interlock store info --store sqlite:responses.db"))
+@url_option
+def info(url: str) -> None:
+    """Show the size and contents of a store, and its running responses."""
+    contents = _in_store(url, lambda store: store.info())
+    responses = ", ".join(f"{count} {state}" for state, count in sorted(contents.responses.items())) or "none"
+    click.echo(f"{contents.kind}, layout {contents.version}, {contents.size:,} bytes")
+    click.echo(f"responses: {responses}")
+    click.echo(f"conversations: {contents.conversations}, items: {contents.items}, events: {contents.events}")
+    for lease in contents.leases:
+        click.echo(f"{lease.response_id} runs on {lease.owner} (lease {lease.epoch})")
+
+
+@store.command(epilog=examples("interlock store sweep --store postgresql://127.0.0.1/interlock"))
+@url_option
+def sweep(url: str) -> None:
+    """Delete expired responses now (servers do this periodically)."""
+    deleted = _in_store(url, lambda store: store.sweep())
+    click.echo(f"deleted {deleted.expired} expired responses and {deleted.trimmed} event logs")
+
+
+@store.command(epilog=examples("interlock store migrate --store sqlite:responses.db"))
+@url_option
+def migrate(url: str) -> None:
+    """Update the layout of a store; stop its servers first."""
+
+    async def update(store: ResponseStore) -> tuple[int, int]:
+        return await store.migrate(), (await store.info()).version
+
+    before, after = _in_store(url, update)
+    if before == after:
+        click.echo(f"layout {after} is up to date")
+    else:
+        click.echo(f"migrated from layout {before} to {after}" if before else f"created with layout {after}")
+
+
+def _in_store(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
+    """Open a store that exists, await the work on it, and close it; end the command if the store cannot be used."""
+    from interlock.serving.store import StoreError, open_store
+
+    async def run() -> R:
+        store = open_store(url, create=False)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(run())
+    except StoreError as error:
+        fail(str(error))

@@ -12,8 +12,7 @@ import attrs
 import click
 import orjson
 
-from interlock.serving.cli.options import examples, option_errors
-from interlock.serving.cli.sources import fail
+from interlock.serving.cli.options import examples, fail, option_errors
 
 if TYPE_CHECKING:
     from interlock.diagram import Graph
@@ -160,11 +159,8 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.diagram import draw
     from interlock.judges import DIALECT_JUDGES
     from interlock.serving.engines.upstream.connection_table import UPSTREAM_CONNECTION
-    from interlock.serving.http.connection_table import CONNECTION
-    from interlock.serving.http.lane_table import LANE
-    from interlock.serving.http.server_table import SERVER
-    from interlock.serving.http.steering_table import STEERING
-    from interlock.serving.requests.async_call_table import ASYNC_CALL
+    from interlock.serving.http.tables import CONNECTION, LANE, SERVER, STEERING
+    from interlock.serving.requests.input_items import ASYNC_CALL
     from interlock.serving.responses.background_table import BACKGROUND
     from interlock.serving.responses.turns_table import TURNS
     from interlock.serving.store.conversation_table import CONVERSATION

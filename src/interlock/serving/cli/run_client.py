@@ -24,9 +24,7 @@ import click
 from attrs import frozen
 
 from interlock.events.json import clean, dumps
-from interlock.serving.cli.exchange import list_models
-from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
-from interlock.serving.cli.sources import fail
+from interlock.serving.cli.options import UPSTREAM, examples, fail, list_models, options_of, required_upstreams, settings_of
 from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:

@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec import structs
 
-from interlock.serving.cli.options import examples, gateway_upstreams, option_errors, options_of, settings_of
-from interlock.serving.cli.sources import bind, fail, read_rules
+from interlock.serving.cli.options import (
+    bind,
+    examples,
+    fail,
+    gateway_upstreams,
+    option_errors,
+    options_of,
+    read_rules,
+    settings_of,
+)
 from interlock.serving.requests.logs import announce, log_to_stderr
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings

@@ -13,19 +13,22 @@ import click
 from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
-from interlock.serving.cli.options import FILE, dialect_option, examples, url_options
-from interlock.serving.cli.sources import (
+from interlock.serving.cli.options import (
+    FILE,
     OpenStream,
     SourceError,
     UrlOptions,
     UrlRequest,
     bind,
+    dialect_option,
     display_name,
+    examples,
     fail,
     is_url,
     line_name,
     open_source,
     recording_in,
+    url_options,
 )
 
 if TYPE_CHECKING:
@@ -79,11 +82,7 @@ class StreamSource:
 
     @classmethod
     def read(cls, name: str, source: OpenStream) -> StreamSource:
-        """Read the beginning of a file or pipe, and the rest if it is a recording; a URL stays unread.
-
-        Raises:
-            RecordingError: The recording is malformed.
-        """
+        """Read the beginning of a file or pipe, and the rest if it is a recording; a URL stays unread."""
         if is_url(name):
             return cls(name, source)
         beginning = next(source.chunks, b"")

@@ -12,8 +12,7 @@ from attrs import define, evolve, field
 from interlock.parsers import Chunk
 from interlock.serving.engines.engine import EngineOutput, Generation, Turn
 from interlock.serving.requests.api_errors import ApiError, PromptError
-from interlock.serving.requests.context_window import truncate
-from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.input_items import JsonItem, truncate
 
 TOO_LONG: Final = re.compile(r"\bcontext\b|too long|max_model_len|maximum model length", re.IGNORECASE)
 """Matches a refusal of vLLM, or of an upstream server, that has no code and says that the prompt is too long."""

@@ -10,8 +10,7 @@ from interlock.events.json import as_text, dumps
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.token_estimate import BYTES_PER_TOKEN, estimate, media_tokens
 from interlock.serving.requests.api_errors import PromptError
-from interlock.serving.requests.context_window import is_summary
-from interlock.serving.requests.input_items import JsonItem, text_of
+from interlock.serving.requests.input_items import JsonItem, is_summary, text_of
 from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 CONTEXT: Final = 131_072

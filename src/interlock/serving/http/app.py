@@ -1,12 +1,17 @@
-"""The ASGI application: its routes and its middleware. Exceptions become responses with OpenAI error bodies."""
+"""The ASGI application: its middleware, and the routes of responses, conversations and models.
+
+Exceptions become responses with OpenAI error bodies. The stored responses and conversations are the same in every process that
+shares the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 from starlette.applications import Starlette
@@ -18,19 +23,21 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from interlock.dialects import DIALECT_APIS, ApiName
 from interlock.embedding import now, random_id
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, Dialect
+from interlock.events.items import ITEMS
 from interlock.events.json import elements, is_array, members
 from interlock.events.response_object import InputTokens
 from interlock.fsm.deltas import Usage
 from interlock.fsm.subjects import usage_of
 from interlock.parsers import parser_for
-from interlock.serving import metrics
+from interlock.serving import metrics, traces
 from interlock.serving.http.answers import (
+    MAX_QUOTED,
     BackgroundStream,
     JsonResponse,
     StreamedAnswer,
@@ -41,35 +48,47 @@ from interlock.serving.http.answers import (
     error_response,
     speaks_messages,
     stream_writer,
+    unserved,
 )
 from interlock.serving.http.codex_models import codex_model
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
-from interlock.serving.http.request_body import read_json
-from interlock.serving.http.request_ids import RequestFrame
-from interlock.serving.http.socket_memory import ConnectionMemory, SocketMemory
-from interlock.serving.http.stored_routes import ConversationRoutes, ResponseRoutes
-from interlock.serving.http.unserved import MAX_QUOTED, unserved
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, tenant_of
-from interlock.serving.requests.body import read_object
-from interlock.serving.requests.context_window import SUMMARY_PARAMETERS
-from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.requests.runtime import Yielder
+from interlock.serving.requests.body import read_json, read_object
+from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
+from interlock.serving.requests.input_items import SUMMARY_PARAMETERS, JsonItem, add_ids, join
+from interlock.serving.requests.logs import begin_logs
+from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.active_runs import ActiveRuns
+from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.compaction import summary_of
+from interlock.serving.responses.conversation_lease import lock_error, no_such_conversation
 from interlock.serving.responses.run import NullWriter
-from interlock.serving.responses.sealing import Seals
+from interlock.serving.responses.sealing import Seals, require_openable
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import Settings
-from interlock.serving.store import StoreError
+from interlock.serving.store import Conflict, StoredConversation, StoredResponse, StoreError
+
+if TYPE_CHECKING:
+    from interlock.serving.http.websocket import SocketMemory
 
 METRICS_PATH: Final = "/metrics"
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths of the probes, which need neither a key nor a host."""
 POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
+DEFAULT_LIMIT: Final = 20
+MAX_LIMIT: Final = 100
+
+HEADER: Final = "x-request-id"
+MESSAGES_PATH: Final = "/v1/messages"
+MESSAGES_HEADER: Final = "request-id"
+"""The header in which Anthropic's SDKs read the id."""
+SANE: Final = re.compile(r"[!-~]{1,128}")
+"""Matches an id that may be logged and sent back: visible ASCII."""
+STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+"""The ASGI messages that have the headers of an answer."""
 
 
 class Application(Starlette):
@@ -98,7 +117,6 @@ class Application(Starlette):
         return own.issuperset(each.cls for each in self.user_middleware)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the application with its middleware."""
         allowed = self.api.settings.allowed_host
         hosts = [Middleware(HostCheck, allowed)] if allowed else []
         own = [Middleware(RequestFrame), *hosts]
@@ -113,6 +131,50 @@ class Application(Starlette):
         return ScriptFaults(super().build_middleware_stack())
 
 
+def name_request(headers: Mapping[str, str]) -> str:
+    """Return the id of a request, the client's own `x-request-id` or a new one, and begin its logs."""
+    sent = headers.get(HEADER, "")
+    request_id = sent if SANE.fullmatch(sent) else random_id("req")
+    begin_logs(request_id)
+    return request_id
+
+
+@frozen
+class RequestFrame:
+    """ASGI middleware around all other.
+
+    It gives each request an id, which the log and the answer have, and continues the request's trace. A fault that is not an
+    `Exception` becomes one, so that the client receives an error body.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with panics_as_errors():
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+                return
+            headers = Headers(scope=scope)
+            request_id = name_request(headers)
+            send = add_header(send, HEADER, request_id)
+            if scope["path"].startswith(MESSAGES_PATH):
+                send = add_header(send, MESSAGES_HEADER, request_id)
+            with traces.continue_trace(headers):
+                await self.app(scope, receive, send)
+
+
+def add_header(send: Send, name: str, value: str) -> Send:
+    """Return a `send` that adds a header to the answer."""
+    header = (name.encode(), value.encode())
+
+    def send_with_header(message: Message) -> Awaitable[None]:  # no coroutine of its own, because streams send many messages
+        if message["type"] in STARTS:
+            message = {**message, "headers": [*message.get("headers", ()), header]}
+        return send(message)
+
+    return send_with_header
+
+
 class HostCheck(TrustedHostMiddleware):
     """ASGI middleware that refuses foreign hosts, against web pages whose name leads to this machine (DNS rebinding)."""
 
@@ -120,7 +182,6 @@ class HostCheck(TrustedHostMiddleware):
         super().__init__(app, allowed, www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, unless its host is allowed or its path is one of `OPEN_PATHS`."""
         await (self.app if scope.get("path") in OPEN_PATHS else super().__call__)(scope, receive, send)
 
 
@@ -166,11 +227,12 @@ class Api:
 
     @cached_property
     def read(self) -> Callable[[Request], Awaitable[dict[str, object]]]:
-        """Reads the body of a request."""
         return partial(read_json, max_bytes=self.settings.max_body_bytes, decode=self.decode)
 
     @cached_property
     def socket_memory(self) -> SocketMemory:
+        from interlock.serving.http.websocket import SocketMemory  # noqa: PLC0415 - likewise
+
         return SocketMemory(self.settings.socket_limits.memory_bytes)
 
     @cached_property
@@ -201,7 +263,6 @@ class Api:
         ]
 
     def dialect_routes(self, apis: Collection[ApiName]) -> list[BaseRoute]:
-        """Return the routes of other APIs than Responses."""
         routes = DialectRoutes(self.service, self.read, self.settings.keep_alive)
         return [route for api, served in routes.by_api().items() if api in apis for route in served]
 
@@ -219,7 +280,7 @@ class Api:
                 await self.service.tools.close()
 
     async def create(self, request: Request) -> ASGIApp:
-        parameters = await self._parameters(request)
+        parameters = self.service.engine.read(await self.read(request))
         tenant, dialect = tenant_of(request), self._dialect(request)
         if not (parameters.stream or parameters.background):
             return WholeAnswer(PendingRun(self.service, parameters, tenant, NullWriter(), connection=request), dialect)
@@ -232,20 +293,14 @@ class Api:
             return BackgroundStream(await self.service.archive.tail(tenant, queued), self.settings.keep_alive)
         return JsonResponse(dialect.convert(queued.response))
 
-    async def _parameters(
-        self, request: Request, convert: Callable[[dict[str, object]], dict[str, object]] = dict
-    ) -> ResponseRequest:
-        """Read the body of a request, convert it with `convert`, and validate it."""
-        return self.service.engine.read(convert(await self.read(request)))
-
     async def count_input(self, request: Request) -> Response:
-        parameters = await self._parameters(request)
+        parameters = self.service.engine.read(await self.read(request))
         count = await cancel_on_disconnect(request.receive, self.service.count(parameters, tenant_of(request), request))
         return JsonResponse(InputTokens(input_tokens=count))
 
     async def compact(self, request: Request) -> Response:
         """Compact a conversation to the user's messages and an encrypted summary of the whole."""
-        parameters = await self._parameters(request, _compact_request)
+        parameters = self.service.engine.read(_compact_request(await self.read(request)))
         tenant = tenant_of(request)
         pending = PendingRun(self.service, parameters, tenant, NullWriter(), connection=request, summarizes=True)
         run = await cancel_on_disconnect(request.receive, pending.run_to_end())
@@ -271,7 +326,7 @@ class Api:
         if _is_foreign_page(socket, self.settings.cors_origin):
             await _refuse_page(socket)
             return
-        from interlock.serving.http.websocket import SocketConnection  # noqa: PLC0415 - few clients use WebSockets
+        from interlock.serving.http.websocket import ConnectionMemory, SocketConnection  # noqa: PLC0415 - few clients use WebSockets
 
         await socket.accept()
         settings = self.settings
@@ -297,7 +352,6 @@ class Api:
         return [codex_model(name, facts(name), index) for index, name in enumerate(filter(None, names))]
 
     async def retrieve_model(self, request: Request) -> Response:
-        """Return a model."""
         name = request.path_params["id"]
         if name not in (names := await self.service.engine.names()):
             raise no_such_model(name, names)
@@ -315,7 +369,6 @@ class Api:
         return Response(text, headers={"content-type": media_type})
 
     async def ready(self, _request: Request) -> Response:
-        """Return 200 if the engine is ready."""
         self.service.active_runs.require_open()
         try:
             await self.service.engine.require_ready()
@@ -339,14 +392,12 @@ def _is_foreign_page(socket: WebSocket, origins: Sequence[str]) -> bool:
 
 
 async def _refuse_page(socket: WebSocket) -> None:
-    """Refuse a WebSocket of a page of another origin."""
     origin = socket.headers["origin"][:MAX_QUOTED]
     message = f"Pages of the origin '{origin}' are not allowed. The operator of the server can allow it with --cors-origin."
     await _deny(socket, ApiError(403, message, code="origin_not_allowed"))
 
 
 async def _refuse_socket(socket: WebSocket) -> None:
-    """Refuse a WebSocket at an unknown path."""
     await _deny(socket, unserved("WEBSOCKET", socket.url.path, socket.app.routes))
 
 
@@ -376,3 +427,214 @@ def _user_messages(items: Sequence[JsonItem]) -> Iterator[dict[str, object]]:
             content = item.get("content")
             parts = content if is_array(content) else [{"type": "input_text", "text": content}]
             yield {**item, "id": item.get("id") or random_id("msg"), "status": "completed", "content": parts}
+
+
+def _route(path: str, **endpoints: Callable[[Request], Awaitable[ASGIApp]]) -> Route:
+    """Return one route for all methods of a path, so that `Allow` lists all of them."""
+
+    async def endpoint(request: Request) -> ASGIApp:
+        try:
+            return await endpoints["GET" if request.method == "HEAD" else request.method](request)
+        except Conflict:  # only conversations have several writers
+            raise lock_error(request.path_params["id"]) from None
+
+    return Route(path, endpoint, methods=[*endpoints])
+
+
+@frozen(eq=False)
+class ResponseRoutes:
+    """The endpoints of stored responses."""
+
+    archive: Archive
+    dialect_of: Callable[[Request], Dialect]
+    keep_alive: float
+
+    def routes(self) -> list[Route]:
+        return [
+            _route("/v1/responses/{id}", GET=self.retrieve, DELETE=self.delete),
+            _route("/v1/responses/{id}/cancel", POST=self.cancel),
+            _route("/v1/responses/{id}/input_items", GET=self.list_input),
+        ]
+
+    async def retrieve(self, request: Request) -> ASGIApp:
+        stored = await self._find_stored(request)
+        if request.query_params.get("stream") != "true":
+            return self._response(request, stored)
+        after, start = request.query_params.get("starting_after"), 0
+        if after is not None:
+            if not (after.isascii() and after.isdigit()):
+                raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
+            start = int(after.lstrip("0")[:9] or "0") + 1
+        return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start), self.keep_alive)
+
+    async def cancel(self, request: Request) -> ASGIApp:
+        """Cancel a background response; an ended one stays as it is."""
+        stored = await self._find_stored(request)
+        if stored.response["background"] is not True:
+            raise invalid(None, "Only a background response can be cancelled.")
+        await self.archive.cancel(tenant_of(request), stored.id)
+        return self._response(request, await self._find_stored(request))
+
+    async def delete(self, request: Request) -> ASGIApp:
+        """Delete a response, after cancelling it if it has not ended."""
+        stored = await self._find_stored(request)
+        await self.archive.delete(tenant_of(request), stored)
+        return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
+
+    async def list_input(self, request: Request) -> ASGIApp:
+        stored = await self._find_stored(request)
+        return _page(stored.items, request.query_params)
+
+    async def _find_stored(self, request: Request) -> StoredResponse:
+        response_id = request.path_params["id"]
+        stored = await self.archive.get(tenant_of(request), response_id)
+        if stored is None:
+            raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
+        return stored
+
+    def _response(self, request: Request, stored: StoredResponse) -> Response:
+        response = {**stored.response, "output": [_show(item) for item in stored.output]}
+        return JsonResponse(self.dialect_of(request).convert(response))
+
+
+@frozen(eq=False)
+class ConversationRoutes:
+    """The endpoints of conversations."""
+
+    service: ResponseService
+    read: Callable[[Request], Awaitable[Mapping[str, object]]]
+    """Reads the body of a request."""
+
+    def routes(self) -> list[Route]:
+        path = "/v1/conversations"
+        return [
+            _route(path, POST=self.create),
+            _route(f"{path}/{{id}}", GET=self.retrieve, POST=self.update, DELETE=self.delete),
+            _route(f"{path}/{{id}}/items", GET=self.list_items, POST=self.add_items),
+            _route(f"{path}/{{id}}/items/{{item_id}}", GET=self.retrieve_item, DELETE=self.delete_item),
+        ]
+
+    async def create(self, request: Request) -> ASGIApp:
+        first_items, metadata = read_conversation(await self.read(request))
+        items = await self._resolve(request, (), first_items)
+        conversation = StoredConversation(random_id("conv"), now(), metadata)
+        await self.service.archive.store.create_conversation(tenant_of(request), conversation, items)
+        return _conversation(conversation, conversation.id)
+
+    async def retrieve(self, request: Request) -> ASGIApp:
+        conversation_id = request.path_params["id"]
+        return _conversation(await self.service.archive.store.conversation(tenant_of(request), conversation_id), conversation_id)
+
+    async def update(self, request: Request) -> ASGIApp:
+        metadata, conversation_id = read_metadata(await self.read(request)), request.path_params["id"]
+        conversation = await self.service.archive.store.update_conversation(tenant_of(request), conversation_id, metadata)
+        return _conversation(conversation, conversation_id)
+
+    async def delete(self, request: Request) -> ASGIApp:
+        """Delete a conversation, but not its responses."""
+        conversation_id = request.path_params["id"]
+        if not await self.service.archive.store.delete_conversation(tenant_of(request), conversation_id):
+            raise no_such_conversation(conversation_id)
+        return JsonResponse({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
+
+    async def list_items(self, request: Request) -> ASGIApp:
+        return _page(await self._items(request), request.query_params)
+
+    async def add_items(self, request: Request) -> ASGIApp:
+        items, conversation_id = read_conversation_items(await self.read(request)), request.path_params["id"]
+        added = await self._resolve(request, await self._items(request), items)
+        if await self.service.archive.store.add_items(tenant_of(request), conversation_id, added) is None:
+            raise no_such_conversation(conversation_id)
+        return _page(added, {"order": "asc", "limit": str(MAX_LIMIT)})
+
+    async def retrieve_item(self, request: Request) -> ASGIApp:
+        item_id = request.path_params["item_id"]
+        for item in await self._items(request):
+            if item["id"] == item_id:
+                return JsonResponse(_list_item(item))
+        raise _no_such_item(item_id)
+
+    async def delete_item(self, request: Request) -> ASGIApp:
+        conversation_id, item_id = request.path_params["id"], request.path_params["item_id"]
+        await self._items(request)
+        conversation = await self.service.archive.store.delete_item(tenant_of(request), conversation_id, item_id)
+        if conversation is None:
+            raise _no_such_item(item_id)
+        return _conversation(conversation, conversation_id)
+
+    async def _items(self, request: Request) -> Sequence[JsonItem]:
+        conversation_id = request.path_params["id"]
+        items = await self.service.archive.store.conversation_items(tenant_of(request), conversation_id)
+        if items is None:
+            raise no_such_conversation(conversation_id)
+        return items
+
+    async def _resolve(self, request: Request, history: Sequence[JsonItem], items: Sequence[JsonItem]) -> tuple[JsonItem, ...]:
+        """Return new items for a conversation, each with an id, and references replaced with the items that they name."""
+        tenant = tenant_of(request)
+        await require_openable(items, self.service.sealing_keys, await self.service.engine.names(), tenant)
+        references = [str(item["id"]) for item in items if item["type"] == "item_reference"]
+        joined = join(history, items, await self.service.archive.store.find(tenant, references))
+        return add_ids(joined[len(history) :])
+
+
+def _conversation(conversation: StoredConversation | None, conversation_id: str) -> Response:
+    if conversation is None:
+        raise no_such_conversation(conversation_id)
+    return JsonResponse(
+        {
+            "id": conversation.id,
+            "object": "conversation",
+            "created_at": conversation.created_at,
+            "metadata": conversation.metadata,
+        }
+    )
+
+
+def _no_such_item(item_id: str) -> ApiError:
+    return ApiError(404, f"Item with id '{item_id[:100]}' not found in the conversation.", param="item_id")
+
+
+def _page(items: Sequence[JsonItem], query: Mapping[str, str]) -> Response:
+    """Return the page of `items` that `limit`, `order` and `after` select; `items` are the oldest first, each with an id."""
+    order = query.get("order", "desc")
+    if order not in {"asc", "desc"}:
+        raise invalid("order", f"Invalid value: '{order[:100]}'. Supported values are: 'asc', 'desc'.")
+    limit = query.get("limit", str(DEFAULT_LIMIT))
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= len(str(MAX_LIMIT)) and 1 <= int(limit) <= MAX_LIMIT):
+        raise invalid("limit", f"Invalid 'limit': it must be an integer from 1 to {MAX_LIMIT}.")
+    ordered = [_list_item(item) for item in (items if order == "asc" else reversed(items))]
+    ids, after = [item["id"] for item in ordered], query.get("after")
+    if after is not None and after not in ids:
+        raise invalid("after", "Invalid 'after': no item of this list has this id.")
+    rest = ordered if after is None else ordered[ids.index(after) + 1 :]
+    page = rest[: int(limit)]
+    return JsonResponse(
+        {
+            "object": "list",
+            "data": page,
+            "first_id": page[0]["id"] if page else None,
+            "last_id": page[-1]["id"] if page else None,
+            "has_more": len(rest) > len(page),
+        }
+    )
+
+
+def _show(item: JsonItem) -> JsonItem:
+    """Return an item without the output of code that is stored for the model."""
+    result = getattr(ITEMS.get(str(item["type"])), "tool_result", None)
+    keep = result is None or "output" in result
+    return item if keep else {name: value for name, value in item.items() if name != "output"}
+
+
+def _list_item(item: JsonItem) -> JsonItem:
+    """Return an item as the API lists it: a message gets a status, and a part in place of a string."""
+    if item["type"] != "message":
+        return _show(item)
+    content = item.get("content")
+    if not isinstance(content, str):
+        return {"status": "completed", **item}
+    part: JsonItem = {"type": "input_text", "text": content}
+    if item["role"] == "assistant":
+        part = {"type": "output_text", "text": content, "annotations": ()}
+    return {"status": "completed", **item, "content": (part,)}

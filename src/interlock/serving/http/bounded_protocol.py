@@ -19,7 +19,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request
 
-from interlock.serving.http.request_body import DECODED_BYTES
+from interlock.serving.requests.body import DECODED_BYTES
 from interlock.serving.requests.runtime import STRETCH
 
 PARSED_BYTES: Final = 1024  # bytes to parse in one step; they can hold hundreds of frames
@@ -61,7 +61,6 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             self._continue()
 
     def resume_writing(self) -> None:
-        """Continue to read after the client has read the output."""
         super().resume_writing()
         self._continue()
 
@@ -99,7 +98,6 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
             self._abort_later()
 
     def handle_events(self) -> None:
-        """Handle the parsed frames."""
         for event in self.conn.events_received():
             if isinstance(event, Request):
                 self.handle_connect(event)

@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.dialects import ApiName
-from interlock.dialects.chat import ChatTransducer, fold_chat
+from interlock.dialects.chat import fold_chat
 from interlock.dialects.messages import MessagesTransducer, fold_messages
 from interlock.dialects.transducer import STATUSES, EntryWriter, StreamEntry, Transducer
 from interlock.events.chat import CompletionChunk, ErrorChunk
@@ -211,7 +211,6 @@ class DialectRoutes:
     keep_alive: float
 
     def by_api(self) -> Mapping[ApiName, Sequence[BaseRoute]]:
-        """Return the routes of each API."""
         return {
             "messages": [
                 Route("/v1/messages", self.create_message, methods=["POST"]),
@@ -222,29 +221,27 @@ class DialectRoutes:
 
     async def create_message(self, request: Request) -> ASGIApp:
         try:
-            read = await read_messages(await self.read(request), self._opener(request), self._runs)
-            parameters = self._parameters(read.body)
+            body, thinks = await read_messages(await self.read(request), self._opener(request), self._runs)
+            parameters = self._parameters(body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
-        return self._answer(
-            request, parameters, MESSAGES_API, MessagesTransducer(thinks=read.shows_thinking, request_id=current_request_id())
-        )
+        transducer = MessagesTransducer(thinks=thinks, request_id=current_request_id())
+        return self._answer(request, parameters, MESSAGES_API, transducer)
 
     async def count_tokens(self, request: Request) -> ASGIApp:
         try:
-            read = await read_messages(await self.read(request), self._opener(request), self._runs, counts=True)
-            count = await self.service.count(self.service.engine.read(read.body), tenant_of(request), request)
+            body, _ = await read_messages(await self.read(request), self._opener(request), self._runs, counts=True)
+            count = await self.service.count(self.service.engine.read(body), tenant_of(request), request)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
         return JsonResponse({"input_tokens": count})
 
     async def create_completion(self, request: Request) -> ASGIApp:
         try:
-            read = await read_chat(await self.read(request), self._opener(request), self._runs)
-            parameters = self._parameters(read.body)
+            body, transducer = await read_chat(await self.read(request), self._opener(request), self._runs)
+            parameters = self._parameters(body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(CHAT_API, request, error)
-        transducer = ChatTransducer(usage=read.usage or not read.stream, logprobs=read.logprobs, names_function=read.named)
         return self._answer(request, parameters, CHAT_API, transducer)
 
     def _answer(self, request: Request, parameters: ResponseRequest, api: DialectApi[D], transducer: AnyTransducer[D]) -> ASGIApp:

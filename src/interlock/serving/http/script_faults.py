@@ -58,7 +58,6 @@ class ShownRequests:
         await app(scope, receive, send)
 
     def _show(self, connection: HTTPConnection, engine: ScriptedEngine) -> Response:
-        """Return the requests that the engine remembers, or forget them."""
         if self.keys.tenant(authorization_of(connection.headers)) is None:
             return error_response(ApiError(401, "This server needs an API key.", code="invalid_api_key"))
         match connection.scope["method"]:
@@ -130,7 +129,6 @@ class FaultyConnection:
             transport.close() if transport.get_write_buffer_size() else transport.abort()
 
     async def _end(self, message: Message) -> None:
-        """Send the last message."""
         await self._send(message)
         self._send = _drop
 

@@ -1,7 +1,9 @@
 """WebSocket mode: several requests over one connection to `/v1/responses`, one after another or concurrently.
 
-The tables `CONNECTION` and `LANE` (`connection_table`, `lane_table`) define the states. This module executes their effects, and
-reads and writes the frames.
+The tables `CONNECTION`, `LANE` and `STEERING` define the states. This module executes their effects, and reads and writes frames.
+
+The latest response of each lane is kept for the next request, as JSON, which takes a sixth of the memory of Python objects. If
+there is no room, the least recently used response is evicted, whichever connection has it.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
+from sys import getsizeof
 from typing import Final
 
 from attrs import define, evolve, field, frozen
@@ -22,20 +26,31 @@ from starlette.websockets import WebSocket, WebSocketState
 from interlock.embedding import now, random_id
 from interlock.events import SseWriter, response_settings
 from interlock.events.dialects import OPENAI, Dialect
-from interlock.events.json import dumps
-from interlock.events.steering import SteerEvent
+from interlock.events.items import ITEMS
+from interlock.events.json import dumps, elements, is_array, members
+from interlock.events.steering import AcceptedSteer, FailedSteer, SteerAccepted, SteerError, SteerEvent, SteerFailed, SteerPending
 from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.http.answers import INTERNAL_ERROR, count_refusal, stream_writer
-from interlock.serving.http.connection_table import CONNECTION, ConnectionEffect, ConnectionTrigger
-from interlock.serving.http.lane_table import LANE, LaneEffect, LaneTrigger
-from interlock.serving.http.socket_memory import NO_ROOM, ConnectionMemory
-from interlock.serving.http.steering import SteerFrame, Steering, SteerRefusedError, read_steer
-from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.http.tables import (
+    CONNECTION,
+    LANE,
+    STEERING,
+    ConnectionEffect,
+    ConnectionTrigger,
+    LaneEffect,
+    LaneTrigger,
+    SteeringEffect,
+    SteeringTrigger,
+)
+from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.body import JsonBudget, read_object, too_many_values
+from interlock.serving.requests.input_items import JsonItem, read_input, waits_for_client
+from interlock.serving.requests.limits import ITEMS as INPUT_ITEMS
+from interlock.serving.requests.limits import Kinds
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
@@ -43,6 +58,7 @@ from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import SocketLimits
 from interlock.serving.store import StoredResponse
+from interlock.serving.store.chain import body_of, pack, put_together
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +75,283 @@ EVICTED: Final = "The server evicted it to limit the memory of WebSockets. Send 
 STREAM_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 ENCODED_CHARACTERS: Final = 2**17  # characters of a frame that are encoded at once
 PER_VALUE: Final = 100  # bytes of memory that a JSON value takes in addition to its text
+NO_ROOM: Final = "websocket_stream_limit_reached"
+
+MOST: Final = 16
+"""The most inputs that wait for the successor of one response."""
+
+_MESSAGE: Final[Kinds] = {"message": INPUT_ITEMS["message"]}
+_FIELDS: Final = frozenset({"type", "role", "content"})
+
+_ENDED: Final = "The response has ended; send the input with the next request."
+_NOT_STEERABLE: Final = "A response in a conversation, or with 'context_management', cannot be steered."
+_TOO_MANY: Final = f"{MOST} inputs wait for the successor of the response, the maximum."
+_FAILED: Final = "The response did not complete, so nothing continues it."
+_DIVERGED: Final = "The next request of the lane does not continue the response."
+_NOT_CREATED: Final = "The successor of the response could not be created."
+
+
+@frozen
+class CachedResponse:
+    """A response without its output, and the items of its conversation, as JSON; the last `outputs` of these are its output."""
+
+    id: str
+    chunks: tuple[bytes, ...]
+    outputs: int
+
+    @classmethod
+    def of(cls, stored: StoredResponse) -> CachedResponse:
+        return cls(stored.id, (body_of(stored), *map(pack, stored.conversation)), len(stored.output))
+
+    @property
+    def size(self) -> int:
+        return getsizeof(self.chunks) + sum(map(getsizeof, self.chunks))
+
+
+@define(eq=False)
+class SocketMemory:
+    """The memory of all WebSockets of a process, at most `limit` bytes."""
+
+    limit: int
+    used: int = field(default=0, init=False)
+    responses: OrderedDict[tuple[ConnectionMemory, str | None], CachedResponse] = field(
+        factory=OrderedDict[tuple["ConnectionMemory", "str | None"], CachedResponse], init=False
+    )
+    """The latest responses by connection and lane, the least recently used first."""
+
+    def reserve(self, size: int) -> None:
+        """Reserve bytes, and evict responses to make room; raise an `ApiError` if there is still not enough."""
+        while self.used + size > self.limit:
+            if not self.responses:
+                message = f"The WebSocket requests of this server would take more than {self.limit} bytes of memory."
+                raise ApiError(400, message, param="stream_id", code=NO_ROOM)
+            _, evicted = self.responses.popitem(last=False)
+            self.used -= evicted.size
+        self.used += size
+
+
+@define(eq=False)
+class ConnectionMemory:
+    """The part of one connection: the latest responses of its lanes, and the bytes reserved for its requests."""
+
+    _memory: SocketMemory
+    _reserved: int = field(default=0, init=False)
+
+    def reserve(self, size: int) -> None:
+        self._memory.reserve(size)
+        self._reserved += size
+
+    def release(self, size: int) -> None:
+        self._memory.used -= size
+        self._reserved -= size
+
+    def store(self, lane: str | None, stored: StoredResponse) -> None:
+        """Cache the latest response of a lane, if there is room for it."""
+        self._discard(lane)
+        cached = CachedResponse.of(stored)
+        with suppress(ApiError):
+            self._memory.reserve(cached.size)
+            self._memory.responses[self, lane] = cached
+
+    def take(self, lane: str | None, response_id: object) -> tuple[StoredResponse | None, int]:
+        """Remove and return the latest response of a lane, with its bytes, which stay reserved; None if it has another id."""
+        cached = self._memory.responses.get((self, lane))
+        if cached is None or cached.id != response_id:
+            return None, 0
+        del self._memory.responses[self, lane]
+        self._reserved += cached.size
+        body, *items = cached.chunks
+        return put_together(body, items, cached.outputs), cached.size
+
+    def close(self, lanes: Iterable[str | None]) -> None:
+        """Release all memory of the connection, which has ended, and had these lanes."""
+        for lane in lanes:
+            self._discard(lane)
+        self.release(self._reserved)
+
+    def _discard(self, lane: str | None) -> None:
+        cached = self._memory.responses.pop((self, lane), None)
+        if cached is not None:
+            self._memory.used -= cached.size
+
+
+@frozen
+class SteerFrame:
+    """Valid input to steer a response."""
+
+    response_id: str
+    input: str | Sequence[object]  # as the client sent it
+    messages: tuple[JsonItem, ...]  # the same, each with its type
+    size: int  # an estimate of its memory, in bytes
+    id: str = field(factory=lambda: random_id("steer"))
+
+
+@frozen
+class SteerRefusedError(Exception):
+    """A refused steering frame; `event` says why."""
+
+    event: SteerFailed
+
+    @classmethod
+    def of(cls, code: str, message: str, response_id: object, steer_input: object) -> SteerRefusedError:
+        """Return the error for an input; what the client sent with a wrong type is left out."""
+        unused = steer_input if isinstance(steer_input, str) or is_array(steer_input) else ""
+        target = response_id if isinstance(response_id, str) else ""
+        steer = FailedSteer(previous_response_id=target, input=unused)
+        return cls(SteerFailed(sequence_number=0, error=SteerError(code=code, message=message), steer=steer))
+
+
+def read_steer(body: Mapping[str, object], size: int) -> SteerFrame:
+    """Read a steering frame without its `type`; raise a `SteerRefusedError` if it is invalid."""
+    response_id, steer_input = body.get("previous_response_id"), body.get("input")
+    try:
+        for name in body.keys() - {"previous_response_id", "input"}:
+            raise invalid(name, f"Unknown parameter: '{name}'.", "unknown_parameter")
+        if not isinstance(response_id, str):
+            raise missing("previous_response_id")
+        if steer_input is None or steer_input in ("", []):
+            raise missing("input")
+        messages = read_input(steer_input, _MESSAGE)
+        for index, message in enumerate(messages):
+            if message.get("role") != "user":
+                raise invalid(f"input[{index}].role", f"Invalid value for 'input[{index}].role': it must be 'user'.")
+            for name in message.keys() - _FIELDS:
+                raise invalid(f"input[{index}].{name}", f"Unknown parameter: 'input[{index}].{name}'.", "unknown_parameter")
+    except ApiError as error:
+        raise SteerRefusedError.of("invalid_input", error.message, response_id, steer_input) from None
+    assert isinstance(steer_input, str) or is_array(steer_input)  # noqa: S101 - `read_input` refuses others
+    return SteerFrame(response_id, steer_input, messages, size)
+
+
+@define(eq=False)
+class Steering:
+    """The steering of one response: the input that waits for its successor."""
+
+    body: Mapping[str, object] = field(repr=False)
+    """The request of the response, whose settings the successor inherits."""
+    _memory: ConnectionMemory
+    response_id: str | None = field(default=None, init=False)
+    """None until the response has begun."""
+    successor: Mapping[str, object] | None = field(default=None, init=False)
+    """The body of the request to start next, once the response has ended."""
+    _due: list[SteerEvent] = field(factory=list[SteerEvent], init=False)
+    """The events to send after the last one of the response."""
+    _inputs: list[SteerFrame] = field(factory=list[SteerFrame], init=False)
+    _machine: Machine[SteeringTrigger, SteeringEffect] = field(factory=lambda: Machine.at_start(STEERING), init=False)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the response should end, because input waits."""
+        return SteeringTrigger.STEER in self._machine.state.rows and bool(self._inputs)
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self._inputs)
+
+    def accept(self, frame: SteerFrame) -> SteerEvent:
+        """Queue an input, and return the event that says so; raise a `SteerRefusedError` if it cannot be used."""
+        if SteeringTrigger.STEER not in self._machine.state.rows:
+            raise SteerRefusedError.of("response_already_completed", _ENDED, frame.response_id, frame.input)
+        if self.body.get("conversation") is not None or self.body.get("context_management"):
+            raise SteerRefusedError.of("steering_not_supported", _NOT_STEERABLE, frame.response_id, frame.input)
+        if len(self._inputs) >= MOST:
+            raise SteerRefusedError.of("too_many_pending_steers", _TOO_MANY, frame.response_id, frame.input)
+        try:
+            self._memory.reserve(frame.size)
+        except ApiError as error:
+            raise SteerRefusedError.of("too_many_pending_steers", error.message, frame.response_id, frame.input) from None
+        self._inputs.append(frame)
+        (event,) = self._fire(SteeringTrigger.STEER)
+        return event
+
+    def note_end(self, response: Mapping[str, object]) -> None:
+        """Note that the response has ended, before the client sees its end: it accepts no more input. Set `successor`."""
+        required = [_stub(item) for item in map(members, elements(response.get("output"))) if waits_for_client(item)]
+        if response.get("status") == "completed":
+            self._due += self._fire(SteeringTrigger.REQUIRE if required else SteeringTrigger.COMPLETE, required)
+            return
+        steered = members(response.get("incomplete_details")).get("reason") == "steered"
+        self._due += self._fire(SteeringTrigger.COMPLETE if steered else SteeringTrigger.FAIL)
+
+    def end(self) -> list[SteerEvent]:
+        """Return the events to send after the last one of the response; one without an end has failed."""
+        return [*self._due, *self._fire(SteeringTrigger.FAIL)]
+
+    def precede(self, body: Mapping[str, object]) -> tuple[Mapping[str, object] | None, list[SteerEvent]]:
+        """Return the body of the lane's next request with the input before its own, or None if no input belongs there."""
+        if body.get("previous_response_id") != self.response_id:
+            return None, self._fire(SteeringTrigger.DIVERGE)
+        if SteeringTrigger.CONTINUE not in self._machine.state.rows:
+            return None, []
+        self._fire(SteeringTrigger.CONTINUE)
+        own = body.get("input")
+        if own is None or isinstance(own, str):
+            own = [] if own is None else [{"role": "user", "content": own}]  # validated with the request
+        return ({**body, "input": [*self._messages, *own]} if is_array(own) else body), []
+
+    def commit(self) -> None:
+        self._fire(SteeringTrigger.CREATE)
+
+    def refuse(self) -> list[SteerEvent]:
+        return self._fire(SteeringTrigger.REFUSE)
+
+    def leave(self) -> None:
+        self._fire(SteeringTrigger.LEAVE)
+
+    @property
+    def _messages(self) -> list[JsonItem]:
+        return [message for each in self._inputs for message in each.messages]
+
+    def _fire(self, trigger: SteeringTrigger, required: Sequence[Mapping[str, object]] = ()) -> list[SteerEvent]:
+        events: list[SteerEvent] = []
+        for effect in self._machine.fire(trigger) if trigger in self._machine.state.rows else ():
+            match effect:
+                case SteeringEffect.ACCEPT:
+                    events.append(SteerAccepted(sequence_number=0, steer=_accepted(self._inputs[-1])))
+                case SteeringEffect.ANNOUNCE:
+                    events += [
+                        SteerPending(sequence_number=0, steer=_accepted(each), required_input=required) for each in self._inputs
+                    ]
+                case SteeringEffect.SUCCEED:
+                    self.successor = {**self.body, "previous_response_id": self.response_id, "input": self._messages}
+                case SteeringEffect.RETURN:
+                    if trigger is not SteeringTrigger.REFUSE:  # a successor has its memory
+                        self._memory.release(self.size)
+                    events += [_returned(each, trigger) for each in self._inputs]
+                case SteeringEffect.PREPEND:
+                    pass  # see `precede`
+        return events
+
+
+_REASONS: Final[Mapping[SteeringTrigger, SteerError]] = {
+    SteeringTrigger.FAIL: SteerError(code="response_not_active", message=_FAILED),
+    SteeringTrigger.DIVERGE: SteerError(code="response_not_active", message=_DIVERGED),
+    SteeringTrigger.REFUSE: SteerError(code="successor_creation_failed", message=_NOT_CREATED),
+}
+"""Why accepted input goes back to the client."""
+
+
+def _accepted(frame: SteerFrame) -> AcceptedSteer:
+    return AcceptedSteer(id=frame.id, previous_response_id=frame.response_id)
+
+
+def _returned(frame: SteerFrame, why: SteeringTrigger) -> SteerFailed:
+    steer = FailedSteer(id=frame.id, previous_response_id=frame.response_id, input=frame.input)
+    return SteerFailed(sequence_number=0, error=_REASONS[why], steer=steer)
+
+
+def _stub(item: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the answer to an item, without its result."""
+    kind = ITEMS[str(item["type"])].answer
+    match kind:
+        case "mcp_approval_response":
+            return {"type": kind, "approval_request_id": item["id"]}
+        case "function_call_output":
+            return {"type": kind, "call_id": item["call_id"], "name": item["name"]}
+        case "tool_search_output":
+            return {"type": kind, "call_id": item["call_id"], "execution": "client"}
+        case _:
+            return {"type": kind, "call_id": item["call_id"]}
 
 
 @frozen
@@ -102,35 +395,30 @@ class Lane:
     """The steering of the current response, or of the last one."""
     latest: str | None = field(default=None, init=False)
     """The id of the response that was cached last, unless a request has taken it."""
+    interrupt: Interrupt | None = field(default=None, init=False)
+    """Ends the run of the current request."""
     _queue: deque[CreateFrame] = field(factory=deque[CreateFrame], init=False)
-    _interrupt: Interrupt | None = field(default=None, init=False)
     _machine: Machine[LaneTrigger, LaneEffect] = field(factory=lambda: Machine.at_start(LANE), init=False)
 
     @property
     def in_flight(self) -> int:
-        """The number of running and waiting requests."""
         return len(self._queue) + (LaneTrigger.END in self._machine.state.rows)
 
     def submit(self, request: CreateFrame) -> CreateFrame | None:
         """Return a request, for the caller to start, if the lane is idle; otherwise queue it."""
         return self._fire(LaneTrigger.ASK, request)
 
-    def begin(self, interrupt: Interrupt) -> None:
-        """Set the function that ends the run of the current request."""
-        self._interrupt = interrupt
-
     def end(self) -> CreateFrame | None:
         """End the current request, and return the next one to start."""
-        self._interrupt = None
+        self.interrupt = None
         return self._fire(LaneTrigger.END)
 
     def succeed(self, request: CreateFrame) -> CreateFrame | None:
         """End the current request, and return its successor to start, unless the client has disconnected."""
-        self._interrupt = None
+        self.interrupt = None
         return self._fire(LaneTrigger.SUCCEED, request) if LaneTrigger.SUCCEED in self._machine.state.rows else self.end()
 
     def cancel(self) -> None:
-        """Cancel the current request, if there is one."""
         self._fire(LaneTrigger.CANCEL)
 
     def close(self) -> None:
@@ -149,8 +437,8 @@ class Lane:
                     self._queue.append(request)
                 case LaneEffect.ADVANCE if self._queue:
                     next_request = self._fire(LaneTrigger.ASK, self._queue.popleft())
-                case LaneEffect.INTERRUPT if self._interrupt is not None:
-                    self._interrupt(Cancel())
+                case LaneEffect.INTERRUPT if self.interrupt is not None:
+                    self.interrupt(Cancel())
                 case LaneEffect.CLEAR:
                     self._queue.clear()
                 case _:
@@ -316,7 +604,7 @@ class SocketConnection:
             connection=self._socket,
             is_steered=lambda: steering.waits,
         )
-        lane.begin(pending.control.interrupt)
+        lane.interrupt = pending.control.interrupt
         return pending
 
     async def _answer(
@@ -404,7 +692,6 @@ class SocketConnection:
                 await self._send_events(run.conclude(), lane)
 
     def _release(self, lane: Lane) -> None:
-        """Release the memory reserved for the current request of a lane."""
         self._memory.release(lane.size)
         lane.size = 0
 

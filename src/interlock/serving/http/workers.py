@@ -78,7 +78,6 @@ class Worker(multiprocess.Process):
         super().__init__(config, [])
 
     def target(self, sockets: list[socket] | None = None) -> None:
-        """Serve, in the process."""
         del sockets
         gc.disable()
         self._server = server = WorkerServer(self._create())
@@ -113,11 +112,7 @@ class Supervisor(multiprocess.Multiprocess):
             signal.signal(number, signal.SIG_DFL)  # uvicorn changes the number of processes, or ignores a closed terminal
 
     def run(self) -> None:
-        """Run until a signal or a process that cannot start ends the server.
-
-        Raises:
-            SystemExit: A process could not start.
-        """
+        """Run until a signal ends the server, or a process that cannot start, with a `SystemExit`."""
         super().run()
         metrics.unshare()
         if self._has_failed:
@@ -126,7 +121,6 @@ class Supervisor(multiprocess.Multiprocess):
             die_of(self._stops[-1])
 
     def init_processes(self) -> None:
-        """Start all processes, and wait until they accept connections."""
         try:
             for _ in range(self.processes_num):
                 self.processes.append(self._start())
@@ -163,11 +157,9 @@ class Supervisor(multiprocess.Multiprocess):
         super().join_all()
 
     def handle_int(self) -> None:
-        """Ask the processes to stop."""
         self._stop(signal.SIGINT)
 
     def handle_term(self) -> None:
-        """Ask the processes to stop."""
         self._stop(signal.SIGTERM)
 
     def handle_hup(self) -> None:
@@ -209,6 +201,5 @@ class Supervisor(multiprocess.Multiprocess):
 
 
 def _exit_of(worker: multiprocess.Process) -> str:
-    """Return how a process has exited."""
     code = worker.exitcode or 0
     return f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"has exited with status {code}"

@@ -1,20 +1,42 @@
-"""Decodes a request's body from bytes to a JSON object, within limits.
+"""Reads the body of a request within limits, and decodes it to a JSON object.
 
 Lone surrogates, which come from clients that truncate strings in the middle of a character, become U+FFFD.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
+import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import orjson
 from attrs import define, field
 
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.runtime import Yielder
+
+if TYPE_CHECKING:  # commands that serve nothing do not need it
+    from starlette.requests import Request
+
+JSON: Final = "application/json"
+
+DISCARDED: Final = 64 * 2**20
+"""How many bytes beyond the limit of a body are read and discarded, so that the client can read the error."""
+
+DECODED_BYTES: Final = 2**17
+"""The most bytes to decompress at once, in a fraction of a millisecond; then other tasks run."""
+
+WINDOW_LOG: Final = 23
+"""The largest zstd window, as a power of 2: RFC 9659 allows 8 MiB. zstd allocates all of it at once."""
+
+MAX_MEMBERS: Final = 100
+"""The most gzip members, zlib streams or zstd frames in a body: even an empty one costs time."""
+
+GZIP: Final = 16 + zlib.MAX_WBITS
 
 MAX_DEPTH: Final = 100
 """The most levels of arrays and objects in a body: more than any request needs, and fewer than the recursion limit."""
@@ -59,11 +81,7 @@ def too_many_values() -> ApiError:
 
 
 async def read_object(body: bytes, yielder: Yielder) -> dict[str, object]:
-    """Decode a body to a JSON object, and yield to the event loop while lone surrogates are replaced.
-
-    Raises:
-        ApiError: 400 for a body that is not a JSON object, is nested too deeply, or has lone surrogates and too many bytes.
-    """
+    """Decode a body to a JSON object; raise a 400 for one that is none, too deep, or too long with lone surrogates."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -116,3 +134,161 @@ def require_shallow(value: object) -> None:
 
 def _unreadable(reason: str) -> ApiError:
     return invalid(None, f"The body of the request could not be read as JSON: {reason}.", "invalid_json")
+
+
+class _Decompressor(Protocol):
+    """The interface of the decompressors of zlib and zstd, each for one member or frame."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+@define(eq=False)
+class Decoder:
+    """Decompresses one body."""
+
+    _name: str  # of the content coding
+    _start: Callable[[], _Decompressor]  # creates the decompressor of the next member or frame
+    _error: type[Exception]  # raised for invalid data
+    _member: _Decompressor | None = field(default=None, init=False)
+    _members: int = field(default=0, init=False)
+
+    def decompress(self, chunk: bytes) -> Iterator[bytes]:
+        """Decompress a chunk of the body, and yield slices of at most `DECODED_BYTES` bytes; raise a 400 for invalid data."""
+        for start in range(0, len(chunk), DECODED_BYTES):
+            data = chunk[start : start + DECODED_BYTES]
+            while data:
+                member = self._current_member()
+                yield from self._slices(member, data)
+                data = member.unused_data
+
+    def end(self) -> None:
+        """Raise a 400 if the last member is truncated or the body is empty."""
+        if self._member is None or not self._member.eof:
+            raise self._invalid("it is truncated")
+
+    def _current_member(self) -> _Decompressor:
+        if self._member is None or self._member.eof:
+            self._members += 1
+            if self._members > MAX_MEMBERS:
+                raise self._invalid(f"it has more than {MAX_MEMBERS} members")
+            self._member = self._start()
+        return self._member
+
+    def _slices(self, member: _Decompressor, data: bytes) -> Iterator[bytes]:
+        try:
+            while True:
+                output = member.decompress(data, DECODED_BYTES)
+                yield output
+                if member.eof or len(output) < DECODED_BYTES:
+                    return
+                data = getattr(member, "unconsumed_tail", b"")  # zstd keeps its unread input
+        except self._error as error:
+            raise self._invalid(str(error)) from None
+
+    def _invalid(self, reason: str) -> ApiError:
+        return invalid(None, f"The body of the request could not be decompressed as {self._name}: {reason}.", "invalid_body")
+
+
+def decoder_for(content_encoding: str) -> Decoder | None:
+    """Return the decoder for a `Content-Encoding`, or None for no compression; raise a 415 for an unknown coding or several."""
+    match content_encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return Decoder("gzip", lambda: zlib.decompressobj(GZIP), zlib.error)
+        case "deflate":
+            return Decoder("deflate", zlib.decompressobj, zlib.error)
+        case "zstd" if (decoder := _zstd_decoder()) is not None:
+            return decoder
+        case _:
+            message = f"Unsupported content encoding: '{content_encoding[:100]}'. Supported encodings are: {codings()}."
+            raise ApiError(415, message, code="unsupported_content_encoding")
+
+
+def codings() -> str:
+    """Return the content codings that can be read, as `Accept-Encoding` lists them."""
+    return "gzip, deflate" if _zstd_decoder() is None else "gzip, deflate, zstd"
+
+
+def _zstd_decoder() -> Decoder | None:
+    """Return a decoder for zstd, or None if its package is not installed."""
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd  # noqa: PLC0415
+        else:
+            from backports import zstd  # pyright: ignore[reportMissingTypeStubs] - only the namespace lacks stubs  # noqa: PLC0415
+    except ImportError:
+        return None
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG}
+    return Decoder("zstd", lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError)
+
+
+async def read_json(
+    request: Request,
+    *,
+    max_bytes: int,
+    decode: Callable[[bytes, Yielder], Awaitable[dict[str, object]]] = read_object,
+) -> dict[str, object]:
+    """Read and `decode` the body of a request; see `read_body` and `read_object` for the errors."""
+    yielder = Yielder()
+    body = await decode(await read_body(request, max_bytes, yielder), yielder)
+    await yielder.checkpoint()  # because decoding may have taken long
+    return body
+
+
+async def read_body(request: Request, max_bytes: int, yielder: Yielder) -> bytes:  # noqa: C901 - each limit, where it is met
+    """Read the body of a request whose content type is JSON.
+
+    A request without a content type is refused too, because browsers send such requests for foreign pages without a preflight.
+    `max_bytes` limits the body before and after decompression. Other tasks run between the slices of a long body. A body that is
+    refused while it is read is still read to its end, up to a limit, so that the client can read the error.
+
+    Raises:
+        ApiError: 415 for another content type or an unknown coding, 413 for a body that is too large or has too many values,
+            400 for a body that cannot be decompressed.
+        ClientDisconnect: The client disconnected.
+    """
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        message = f"Unsupported content type: '{content_type[:100]}'. This method only accepts '{JSON}'."
+        raise ApiError(415, message, code="unsupported_content_type")
+    coding = request.headers.get("content-encoding")
+    decoder = None if coding is None else decoder_for(coding)
+    body, budget, is_small = bytearray(), JsonBudget(), True
+    refusal: ApiError | None = None
+    received = size = 0
+    async for chunk in request.stream():
+        received += len(chunk)
+        if received > max_bytes + DISCARDED:
+            break
+        if refusal is not None or not chunk:
+            continue
+        try:
+            for part in (chunk,) if decoder is None else decoder.decompress(chunk):
+                size += len(part)
+                if max(size, received) > max_bytes:
+                    raise _too_large(max_bytes)
+                if is_small and (is_small := budget.count(part)):
+                    body += part
+                await (yielder.checkpoint() if decoder is None else asyncio.sleep(0))
+        except ApiError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal
+    if received > max_bytes:
+        raise _too_large(max_bytes)
+    if decoder is not None:
+        decoder.end()
+    if not is_small:
+        raise too_many_values()
+    return bytes(body)
+
+
+def _too_large(max_bytes: int) -> ApiError:
+    return ApiError(413, f"The body of the request is larger than {max_bytes} bytes.", code="request_too_large")

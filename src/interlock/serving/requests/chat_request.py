@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from attrs import frozen
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from interlock.dialects.chat import ChatTransducer
 from interlock.events.call_extras import LONGEST, add_extras, extras_in, split_extras
 from interlock.events.items import CustomToolCall, CustomToolCallOutput, FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, as_text, elements, members, parse
@@ -27,8 +27,7 @@ from interlock.events.parts import (
 )
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
-from interlock.serving.requests.limits import ENGINE_PARAMETERS
-from interlock.serving.requests.refusals import not_run, require
+from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
 from interlock.serving.requests.tool_offer import ToolCheck
 
 LOGPROBS: Final = "message.output_text.logprobs"
@@ -45,36 +44,28 @@ GUIDED: Final = ("guided_json", "guided_regex", "guided_choice", "guided_grammar
 """The parameters of other servers that constrain the answer; ignored, they would let any text through."""
 
 
-class CalledFunction(Struct, kw_only=True):
-    """The function of a call."""
-
+class _CalledFunction(Struct, kw_only=True):
     name: Annotated[str, Meta(min_length=1)]
     arguments: str = ""
 
 
-class CalledTool(Struct, kw_only=True):
-    """The tool of a call that takes text."""
-
+class _CalledTool(Struct, kw_only=True):
     name: Annotated[str, Meta(min_length=1)]
     input: str = ""
 
 
-class InCall(Struct, kw_only=True):
-    """A call that an answer had."""
-
+class _Call(Struct, kw_only=True):
     id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
-    function: CalledFunction | None = None
-    custom: CalledTool | None = None
+    function: _CalledFunction | None = None
+    custom: _CalledTool | None = None
     extra_content: Json = None
     provider_specific_fields: Json = None
 
 
-class InChatMessage(Struct, kw_only=True):
-    """A message of the conversation."""
-
+class _ChatMessage(Struct, kw_only=True):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[dict[str, Json]] | None = None
-    tool_calls: list[InCall] | None = None
+    tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -83,9 +74,7 @@ class InChatMessage(Struct, kw_only=True):
     function_call: Json = None
 
 
-class StreamChoices(Struct, kw_only=True):
-    """Options of the stream."""
-
+class _StreamChoices(Struct, kw_only=True):
     include_usage: bool | None = None
 
 
@@ -93,9 +82,9 @@ class ChatRequest(Struct, kw_only=True):
     """The body of `POST /v1/chat/completions`, without the parameters that are passed on unread."""
 
     model: Annotated[str, Meta(min_length=1)]
-    messages: Annotated[list[InChatMessage], Meta(min_length=1, max_length=5_000)]
+    messages: Annotated[list[_ChatMessage], Meta(min_length=1, max_length=5_000)]
     stream: bool | None = None
-    stream_options: StreamChoices | None = None
+    stream_options: _StreamChoices | None = None
     tools: list[dict[str, Json]] | None = None
     tool_choice: str | dict[str, Json] | None = None
     functions: list[dict[str, Json]] | None = None
@@ -114,23 +103,10 @@ class ChatRequest(Struct, kw_only=True):
     web_search_options: dict[str, Json] | None = None
 
 
-@frozen
-class ChatBody:
-    """The body of the request for a response, and what only the answer needs."""
-
-    body: Mapping[str, object]
-    stream: bool
-    usage: bool
-    logprobs: bool
-    named: bool
-    """Whether the request names the function to call."""
-
-
-async def read_chat(raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck) -> ChatBody:
-    """Read a request; raise a 400 for a parameter or part that is invalid or not supported.
-
-    `opens` opens encrypted reasoning, and `runs` returns whether a hosted tool runs for a model.
-    """
+async def read_chat(
+    raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck
+) -> tuple[dict[str, object], ChatTransducer]:
+    """Return the body of the request for a response, and the transducer of its answer; refuse what is not supported."""
     request: ChatRequest = require(raw, ChatRequest)
     _require_supported(request, raw)
     if request.web_search_options is not None and not await runs(request.model, "web_search"):
@@ -151,8 +127,9 @@ async def read_chat(raw: Mapping[str, object], opens: ReasoningOpener, runs: Too
     if request.logprobs:
         body |= {"include": [LOGPROBS], "top_logprobs": request.top_logprobs or 0}
     sent = {name: value for name, value in body.items() if value is not None}
-    usage = request.stream_options is not None and bool(request.stream_options.include_usage)
-    return ChatBody(sent, bool(request.stream), usage, bool(request.logprobs), bool(members(sent.get("tool_choice")).get("name")))
+    usage = not request.stream or (request.stream_options is not None and bool(request.stream_options.include_usage))
+    named = bool(members(sent.get("tool_choice")).get("name"))
+    return sent, ChatTransducer(usage=usage, logprobs=bool(request.logprobs), names_function=named)
 
 
 def _require_supported(request: ChatRequest, raw: Mapping[str, object]) -> None:
@@ -170,7 +147,7 @@ def _require_supported(request: ChatRequest, raw: Mapping[str, object]) -> None:
         raise invalid("modalities", "This server answers with text alone.", "unsupported_value")
 
 
-async def _input(messages: Iterable[InChatMessage], opens: Callable[[str], Awaitable[object]]) -> AsyncIterator[JsonItem]:
+async def _input(messages: Iterable[_ChatMessage], opens: Callable[[str], Awaitable[object]]) -> AsyncIterator[JsonItem]:
     ids: dict[str, str] = {}
     custom: set[str] = set()
     for index, message in enumerate(messages):
@@ -198,14 +175,14 @@ async def _input(messages: Iterable[InChatMessage], opens: Callable[[str], Await
                 yield {"type": "message", "role": role, "content": as_json(_content(message, param))}
 
 
-def _encrypted(message: InChatMessage) -> Iterator[str]:
+def _encrypted(message: _ChatMessage) -> Iterator[str]:
     """Yield the reasoning that only the server that wrote it can read."""
     for detail in map(members, elements(message.reasoning_details)):
         if detail.get("type") == "reasoning.encrypted" and (data := as_text(detail.get("data"))):
             yield data
 
 
-def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
+def _assistant(message: _ChatMessage, param: str) -> Iterator[JsonItem]:
     """Yield the reasoning, the text and the calls of an answer."""
     reasoning = message.reasoning_content or message.reasoning
     if reasoning:
@@ -226,13 +203,13 @@ def _assistant(message: InChatMessage, param: str) -> Iterator[JsonItem]:
         yield members(as_json(item))
 
 
-def _call_id(call: InCall) -> str:
+def _call_id(call: _Call) -> str:
     """Return the id of a call with its extras; those of a call that this server made are in its id already."""
     _, extras = split_extras(call.id)
     return call.id if extras else add_extras(call.id, extras_in(asdict(call)))
 
 
-def _content(message: InChatMessage, param: str) -> Content:
+def _content(message: _ChatMessage, param: str) -> Content:
     content = message.content or ""
     return content if isinstance(content, str) else _parts(content, InputText, param)
 

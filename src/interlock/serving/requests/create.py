@@ -19,8 +19,7 @@ from interlock.events.response_object import ContextManagements, Conversation, M
 from interlock.events.tools import JsonSchemaFormat
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.context_window import summary_request
-from interlock.serving.requests.input_items import JsonItem, read_input, read_items, require_input, require_type
+from interlock.serving.requests.input_items import JsonItem, read_input, read_items, require_input, require_type, summary_request
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,
@@ -31,12 +30,10 @@ from interlock.serving.requests.limits import (
     TOOL_KINDS,
     Kinds,
     Named,
-    shape_of,
-)
-from interlock.serving.requests.refusals import (
     require,
     require_json_schema,
     require_list,
+    shape_of,
     too_long,
     unsupported_value,
     wrong_type,
@@ -193,11 +190,7 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
 
 
 def read_request(raw: Mapping[str, object]) -> ResponseRequest:
-    """Validate the body of `POST /v1/responses`.
-
-    Raises:
-        ApiError: 400 for an invalid parameter, or for parameters that exclude each other.
-    """
+    """Validate the body of `POST /v1/responses`; raise a 400 for invalid parameters, or some that exclude each other."""
     body = {name: value for name, value in raw.items() if value is not None}
     if "model" not in body:
         raise missing("model")
@@ -242,11 +235,7 @@ def _require_consistent(request: ResponseRequest, text_format: Mapping[str, obje
 
 
 def read_for_host(raw: Mapping[str, object]) -> ResponseRequest:
-    """Validate a body for an engine, such as vLLM, that validates messages, reasoning, functions and parameters itself.
-
-    Raises:
-        ApiError: 400 for an invalid item, tool or conversation.
-    """
+    """Validate a body for an engine, such as vLLM, that validates messages, reasoning, functions and parameters itself."""
     require_shallow(raw)
     _require_conversation(raw)
     require(raw.get("stop"), STOP, "stop")
@@ -378,21 +367,13 @@ def _require_compatible(previous_response_id: str | None, *, stored: bool) -> No
 
 
 def read_conversation(raw: Mapping[str, object]) -> tuple[tuple[JsonItem, ...], Mapping[str, str]]:
-    """Validate a body that creates a conversation, and return the first items and the metadata.
-
-    Raises:
-        ApiError: 400 for an invalid item or invalid metadata.
-    """
+    """Return the first items and the metadata in a valid body that creates a conversation."""
     items = () if raw.get("items") is None else read_conversation_items(raw)
     return items, read_metadata({"metadata": None, **raw})
 
 
 def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
-    """Validate a body that replaces the metadata of a conversation, and return the metadata.
-
-    Raises:
-        ApiError: 400 for missing or invalid metadata.
-    """
+    """Return the metadata in a valid body that replaces that of a conversation."""
     if "metadata" not in raw:
         raise missing("metadata")
     metadata = raw["metadata"]
@@ -400,11 +381,7 @@ def read_metadata(raw: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def read_conversation_items(raw: Mapping[str, object]) -> tuple[JsonItem, ...]:
-    """Validate a body that adds items to a conversation, and return the items.
-
-    Raises:
-        ApiError: 400 for missing or invalid items.
-    """
+    """Return the items in a valid body that adds them to a conversation."""
     if "items" not in raw:
         raise missing("items")
     return read_items(raw["items"], MAX_ADDED, "items")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, Literal, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve
 from msgspec import Meta, Struct
 
 from interlock.events.call_extras import LONGEST
@@ -19,8 +19,7 @@ from interlock.events.parts import Content, ContentPart, InputFile, InputImage, 
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
-from interlock.serving.requests.limits import ENGINE_PARAMETERS
-from interlock.serving.requests.refusals import not_run, require
+from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
 from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck
 
 BILLING: Final = "x-anthropic-billing-header:"
@@ -51,9 +50,7 @@ LONGEST_USER: Final = 64
 """The most characters of a `safety_identifier`."""
 
 
-class BlockSource(Struct, kw_only=True):
-    """The data of an image or a document."""
-
+class _BlockSource(Struct, kw_only=True):
     type: Literal["base64", "url", "text", "content"]
     media_type: str = ""
     data: str = ""
@@ -61,177 +58,147 @@ class BlockSource(Struct, kw_only=True):
     content: Json = None
 
 
-class InBlock(Struct, tag_field="type", kw_only=True):
+class _Block(Struct, tag_field="type", kw_only=True):
     """A block of a message in a request."""
 
 
-class InText(InBlock, tag="text", kw_only=True):
-    """Text."""
-
+class _Text(_Block, tag="text", kw_only=True):
     text: str
 
 
-class InImage(InBlock, tag="image", kw_only=True):
-    """An image."""
-
-    source: BlockSource
+class _Image(_Block, tag="image", kw_only=True):
+    source: _BlockSource
 
 
-class InDocument(InBlock, tag="document", kw_only=True):
-    """A document: a PDF file or text."""
-
-    source: BlockSource
+class _Document(_Block, tag="document", kw_only=True):
+    source: _BlockSource
     title: str | None = None
 
 
-class InThinking(InBlock, tag="thinking", kw_only=True):
-    """Reasoning that an answer had."""
-
+class _ThinkingBlock(_Block, tag="thinking", kw_only=True):
     thinking: str = ""
     signature: str = ""
 
 
-class InRedacted(InBlock, tag="redacted_thinking", kw_only=True):
+class _Redacted(_Block, tag="redacted_thinking", kw_only=True):
     """Reasoning of another service, which nobody here can read."""
 
 
-class InUse(InBlock, kw_only=True):
-    """A call that an answer had."""
-
+class _Use(_Block, kw_only=True):
     id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
     name: Annotated[str, Meta(min_length=1, max_length=4_096)]
     input: Json
 
 
-class InToolUse(InUse, tag="tool_use", kw_only=True):
+class _ToolUse(_Use, tag="tool_use", kw_only=True):
     """A call of a client's tool."""
 
 
-class InServerUse(InUse, tag="server_tool_use", kw_only=True):
+class _ServerUse(_Use, tag="server_tool_use", kw_only=True):
     """A call of a tool of the server."""
 
 
-class InMcpUse(InUse, tag="mcp_tool_use", kw_only=True):
-    """A call of an MCP server's tool."""
-
+class _McpUse(_Use, tag="mcp_tool_use", kw_only=True):
     server_name: str
 
 
-class InResult(InBlock, kw_only=True):
-    """The result of a call."""
-
+class _Result(_Block, kw_only=True):
     tool_use_id: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
     content: Json = None
     is_error: bool | None = None
 
 
-class InToolReference(InBlock, tag="tool_reference", kw_only=True):
+class _ToolReference(_Block, tag="tool_reference", kw_only=True):
     """A tool that the client's search for tools found; the request declares it, because `defer_loading` is ignored."""
 
     tool_name: str
 
 
-class InToolResult(InResult, tag="tool_result", kw_only=True):
-    """The result of a client's tool."""
-
-    content: str | list[InText | InImage | InDocument | InToolReference] | None = None
+class _ToolResult(_Result, tag="tool_result", kw_only=True):
+    content: str | list[_Text | _Image | _Document | _ToolReference] | None = None
 
 
-class InSearchResult(InResult, tag="web_search_tool_result", kw_only=True):
+class _SearchResult(_Result, tag="web_search_tool_result", kw_only=True):
     """The result of a search."""
 
 
-class InCodeResult(InResult, tag="code_execution_tool_result", kw_only=True):
+class _CodeResult(_Result, tag="code_execution_tool_result", kw_only=True):
     """The result of code."""
 
 
-class InMcpResult(InResult, tag="mcp_tool_result", kw_only=True):
+class _McpResult(_Result, tag="mcp_tool_result", kw_only=True):
     """The result of an MCP server's tool."""
 
 
-AnyBlock: TypeAlias = (
-    InText
-    | InImage
-    | InDocument
-    | InThinking
-    | InRedacted
-    | InToolUse
-    | InServerUse
-    | InMcpUse
-    | InToolResult
-    | InSearchResult
-    | InCodeResult
-    | InMcpResult
+_AnyBlock: TypeAlias = (
+    _Text
+    | _Image
+    | _Document
+    | _ThinkingBlock
+    | _Redacted
+    | _ToolUse
+    | _ServerUse
+    | _McpUse
+    | _ToolResult
+    | _SearchResult
+    | _CodeResult
+    | _McpResult
 )
 
 
-class InMessage(Struct, kw_only=True):
+class _Message(Struct, kw_only=True):
     """A message of the conversation. Claude Code sends system messages, too."""
 
     role: Literal["user", "assistant", "system"]
-    content: str | list[AnyBlock]
+    content: str | list[_AnyBlock]
 
 
-class RequestedChoice(Struct, kw_only=True):
-    """Which tool the model must call."""
-
+class _RequestedChoice(Struct, kw_only=True):
     type: Literal["auto", "any", "tool", "none"]
     name: str = ""
     disable_parallel_tool_use: bool | None = None
 
 
-class Thinking(Struct, kw_only=True):
-    """Whether and how the model reasons."""
-
+class _Thinking(Struct, kw_only=True):
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = None
     display: str | None = None
 
 
-class OutputFormat(Struct, kw_only=True):
-    """The JSON schema of the answer."""
-
+class _OutputFormat(Struct, kw_only=True):
     type: Literal["json_schema"]
     schema: dict[str, Json]
 
 
-class OutputConfig(Struct, kw_only=True):
-    """How much the model reasons, and the format of the answer."""
-
+class _OutputConfig(Struct, kw_only=True):
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    format: OutputFormat | None = None
+    format: _OutputFormat | None = None
 
 
-class ToolConfiguration(Struct, kw_only=True):
-    """Which tools of an MCP server the model may call."""
-
+class _ToolConfiguration(Struct, kw_only=True):
     enabled: bool | None = None
     allowed_tools: list[str] | None = None
 
 
-class RequestedServer(Struct, kw_only=True):
+class _RequestedServer(Struct, kw_only=True):
     """An MCP server, whose tools this server calls without asking."""
 
     type: Literal["url"]
     url: str
     name: str
     authorization_token: str | None = None
-    tool_configuration: ToolConfiguration | None = None
+    tool_configuration: _ToolConfiguration | None = None
 
 
-class ToolsetRule(Struct, kw_only=True):
-    """Whether the model may call a tool of an MCP server."""
-
+class _ToolsetRule(Struct, kw_only=True):
     enabled: bool | None = None
 
 
-class ListedTool(Struct, kw_only=True):
-    """A tool of an MCP server, as the server lists it."""
-
+class _ListedTool(Struct, kw_only=True):
     name: str
 
 
-class InTool(Struct, kw_only=True):
+class _Tool(Struct, kw_only=True):
     """A tool: of the client, if it has no type or the type `custom`, or of the server.
 
     A tool of the type `mcp_toolset` has the tools of the MCP server that it names, with rules for some or all of them.
@@ -243,34 +210,30 @@ class InTool(Struct, kw_only=True):
     input_schema: dict[str, Json] | None = None
     strict: bool | None = None
     mcp_server_name: str | None = None
-    default_config: ToolsetRule | None = None
-    configs: dict[str, ToolsetRule | None] | None = None
-    tools: list[ListedTool] | None = None
+    default_config: _ToolsetRule | None = None
+    configs: dict[str, _ToolsetRule | None] | None = None
+    tools: list[_ListedTool] | None = None
     allowed_domains: list[str] | None = None
     blocked_domains: list[str] | None = None
 
 
-class RequestMetadata(Struct, kw_only=True):
-    """Who asks."""
-
+class _RequestMetadata(Struct, kw_only=True):
     user_id: str | None = None
 
 
-class CountRequest(Struct, kw_only=True):
-    """The body of `POST /v1/messages/count_tokens`."""
-
+class _CountRequest(Struct, kw_only=True):
     model: Annotated[str, Meta(min_length=1)]
-    messages: Annotated[list[InMessage], Meta(min_length=1, max_length=5_000)]
-    system: str | list[InText] | None = None
-    tools: list[InTool] | None = None
-    tool_choice: RequestedChoice | None = None
-    thinking: Thinking | None = None
-    output_config: OutputConfig | None = None
-    output_format: OutputFormat | None = None
-    mcp_servers: list[RequestedServer] | None = None
+    messages: Annotated[list[_Message], Meta(min_length=1, max_length=5_000)]
+    system: str | list[_Text] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: _RequestedChoice | None = None
+    thinking: _Thinking | None = None
+    output_config: _OutputConfig | None = None
+    output_format: _OutputFormat | None = None
+    mcp_servers: list[_RequestedServer] | None = None
 
 
-class MessagesRequest(CountRequest, kw_only=True):
+class MessagesRequest(_CountRequest, kw_only=True):
     """The body of `POST /v1/messages`."""
 
     max_tokens: Annotated[int, Meta(ge=1)]
@@ -279,23 +242,15 @@ class MessagesRequest(CountRequest, kw_only=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_k: int | None = None
-    metadata: RequestMetadata | None = None
-
-
-@frozen
-class MessagesBody:
-    """The body of the request for a response, and what only the answer needs."""
-
-    body: Mapping[str, object]
-    stream: bool
-    shows_thinking: bool
-    """Whether the text of the reasoning is sent, and not only its signature."""
+    metadata: _RequestMetadata | None = None
 
 
 async def read_messages(
     raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck, *, counts: bool = False
-) -> MessagesBody:
-    """Read a request; `counts` is for a body whose tokens are counted.
+) -> tuple[dict[str, object], bool]:
+    """Return the body of the request for a response, and whether the text of the reasoning is sent, and not only its signature.
+
+    `counts` is for a body whose tokens are counted.
 
     Raises:
         ApiError: 400 for a parameter, block or tool that is invalid or not supported.
@@ -305,7 +260,7 @@ async def read_messages(
     if raw.get("compaction") is not None and not counts:
         message = "Compaction requests are not supported. Ask for a summary in a message instead."
         raise invalid("compaction", message, "unsupported_parameter")
-    request: CountRequest = require(raw, CountRequest if counts else MessagesRequest)
+    request: _CountRequest = require(raw, _CountRequest if counts else MessagesRequest)
     tools = await _tools(request, runs)
     body: dict[str, object] = {
         **{name: raw[name] for name in ENGINE_PARAMETERS if name in raw},
@@ -319,14 +274,12 @@ async def read_messages(
         **_reasoning(request),
         **_format(request),
     }
-    stream, thinking = False, request.thinking
     if isinstance(request, MessagesRequest):
         _require_question(request.messages)
-        stream = bool(request.stream)
         user = None if request.metadata is None else _identifier(request.metadata.user_id)
         body |= {
             "max_output_tokens": request.max_tokens,
-            "stream": stream,
+            "stream": bool(request.stream),
             "stop": request.stop_sequences or None,
             "temperature": request.temperature,
             "top_p": request.top_p,
@@ -334,7 +287,7 @@ async def read_messages(
             "safety_identifier": user,
         }
     sent = {name: value for name, value in body.items() if value is not None}
-    return MessagesBody(sent, stream, thinking is None or thinking.display != "omitted")
+    return sent, request.thinking is None or request.thinking.display != "omitted"
 
 
 def _thread_refusal() -> ApiError:
@@ -343,7 +296,7 @@ def _thread_refusal() -> ApiError:
     return evolve(invalid("thread", message, "unsupported_parameter"), details={"error_code": THREAD_REFUSED})
 
 
-def _require_question(messages: Sequence[InMessage]) -> None:
+def _require_question(messages: Sequence[_Message]) -> None:
     """Refuse a conversation that ends with the beginning of the answer: no engine here goes on with it."""
     last = next((index for index in reversed(range(len(messages))) if messages[index].role != "system"), None)
     if last is not None and messages[last].role == "assistant":
@@ -356,15 +309,15 @@ def _identifier(user: str | None) -> str | None:
     return user if user is None or len(user) <= LONGEST_USER else hashlib.sha256(user.encode(errors="replace")).hexdigest()
 
 
-def _instructions(system: str | Sequence[InText] | None) -> str | None:
+def _instructions(system: str | Sequence[_Text] | None) -> str | None:
     texts = [system] if isinstance(system, str) else [block.text for block in system or ()]
     return "\n\n".join(text for text in texts if text and not text.startswith(BILLING)) or None
 
 
-async def _input(messages: Iterable[InMessage], opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
+async def _input(messages: Iterable[_Message], opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
     items: list[JsonItem] = []
     for index, message in enumerate(messages):
-        blocks = [InText(text=message.content)] if isinstance(message.content, str) else message.content
+        blocks = [_Text(text=message.content)] if isinstance(message.content, str) else message.content
         parts: list[ContentPart] = []
         for at, block in enumerate(blocks):
             part = _part(block, message.role, f"messages[{index}].content[{at}]")
@@ -383,24 +336,24 @@ def _message(role: str, parts: Sequence[ContentPart]) -> Iterator[JsonItem]:
         yield {"type": "message", "role": "developer" if role == "system" else role, "content": as_json(parts)}
 
 
-def _part(block: AnyBlock | InToolReference, role: str, param: str) -> ContentPart | None:
+def _part(block: _AnyBlock | _ToolReference, role: str, param: str) -> ContentPart | None:
     """Return a block as a content part, or None for a block that is an item of its own."""
     match block:
-        case InText():
+        case _Text():
             return OutputText(text=block.text) if role == "assistant" else InputText(text=block.text)
-        case InImage() | InDocument() if role == "assistant":
+        case _Image() | _Document() if role == "assistant":
             raise invalid(param, "An assistant's message cannot have images or documents.")
-        case InImage():
+        case _Image():
             return InputImage(image_url=_url(block.source, param))
-        case InDocument():
+        case _Document():
             return _document(block, param)
-        case InToolReference():
+        case _ToolReference():
             return InputText(text=f"The tool {block.tool_name} is available.")
         case _:
             return None
 
 
-def _url(source: BlockSource, param: str) -> str:
+def _url(source: _BlockSource, param: str) -> str:
     match source.type:
         case "url":
             return source.url
@@ -410,7 +363,7 @@ def _url(source: BlockSource, param: str) -> str:
             raise invalid(f"{param}.source.type", f"A source of the type '{other}' is not supported here.", "unsupported_value")
 
 
-def _document(block: InDocument, param: str) -> InputText | InputFile:
+def _document(block: _Document, param: str) -> InputText | InputFile:
     source = block.source
     match source.type:
         case "text":
@@ -421,18 +374,18 @@ def _document(block: InDocument, param: str) -> InputText | InputFile:
             return InputFile(filename=block.title or "document.pdf", file_data=_url(source, param))
 
 
-async def _items(block: AnyBlock, opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
+async def _items(block: _AnyBlock, opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
     """Return the items of a block: reasoning, a call or a result."""
     match block:
-        case InThinking():
+        case _ThinkingBlock():
             return await _thinking(block, opens)
-        case InMcpUse():
+        case _McpUse():
             return [_call(block.id, flat_name(block.server_name, block.name), block.input)]
-        case InUse():
+        case _Use():
             return [_call(block.id, block.name, block.input)]
-        case InToolResult():
+        case _ToolResult():
             return [_result(block.tool_use_id, _output(block))]
-        case InResult():
+        case _Result():
             return [_result(block.tool_use_id, dumps(block.content).decode())]
         case _:
             return []
@@ -446,7 +399,7 @@ def _result(call_id: str, output: Content) -> JsonItem:
     return members(as_json(FunctionCallOutput(call_id=call_id, output=output)))
 
 
-async def _thinking(block: InThinking, opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
+async def _thinking(block: _ThinkingBlock, opens: Callable[[str], Awaitable[object]]) -> list[JsonItem]:
     """Return the reasoning; if another model or server signed it, only its text counts (rule M14)."""
     if block.signature:
         with suppress(ApiError):
@@ -456,7 +409,7 @@ async def _thinking(block: InThinking, opens: Callable[[str], Awaitable[object]]
     return [{"type": "reasoning", "summary": [], "content": content}] if block.thinking else []
 
 
-def _output(block: InToolResult) -> Content:
+def _output(block: _ToolResult) -> Content:
     """Return the output of a tool; an error says that it is one, because an output has no field for it."""
     if isinstance(block.content, list):
         parts = [part for each in block.content if (part := _part(each, "user", "content")) is not None]
@@ -465,7 +418,7 @@ def _output(block: InToolResult) -> Content:
     return f"The tool failed: {text}" if block.is_error else text
 
 
-async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, object]]:
+async def _tools(request: _CountRequest, runs: ToolCheck) -> list[Mapping[str, object]]:
     tools: list[Mapping[str, object]] = []
     for index, tool in enumerate(request.tools or ()):
         if tool.type in (None, "custom"):
@@ -480,7 +433,7 @@ async def _tools(request: CountRequest, runs: ToolCheck) -> list[Mapping[str, ob
     return tools
 
 
-def _domains(tool: InTool, param: str) -> Mapping[str, object]:
+def _domains(tool: _Tool, param: str) -> Mapping[str, object]:
     """Return the domains that a web search may read."""
     if tool.allowed_domains is not None and tool.blocked_domains is not None:
         raise invalid(f"{param}.blocked_domains", "A web search can have only one of 'allowed_domains' and 'blocked_domains'.")
@@ -499,14 +452,14 @@ async def _hosted(model: str, kind: str, param: str, runs: ToolCheck) -> HostedT
     raise invalid(param, f"A tool of the type '{kind[:100]}' is not supported.", "unsupported_value")
 
 
-def _mcp_servers(request: CountRequest) -> Iterator[Mapping[str, object]]:
+def _mcp_servers(request: _CountRequest) -> Iterator[Mapping[str, object]]:
     """Yield the MCP servers, each with the tools that the model may call; one without any is left out."""
     toolsets = _toolsets(request)
     for index, server in enumerate(request.mcp_servers or ()):
-        configuration = server.tool_configuration or ToolConfiguration()
+        configuration = server.tool_configuration or _ToolConfiguration()
         if toolsets and server.name not in toolsets:
             raise invalid(f"mcp_servers[{index}]", "Another server has an 'mcp_toolset', but this one has none.")
-        param, toolset = toolsets.get(server.name, ("", InTool()))
+        param, toolset = toolsets.get(server.name, ("", _Tool()))
         allowed = _both(configuration.allowed_tools, _enabled_tools(toolset, param))
         if configuration.enabled is not False and allowed != []:
             listed = {} if allowed is None else {"allowed_tools": allowed}
@@ -515,10 +468,10 @@ def _mcp_servers(request: CountRequest) -> Iterator[Mapping[str, object]]:
             yield {**declared, **listed, **token}
 
 
-def _toolsets(request: CountRequest) -> Mapping[str, tuple[str, InTool]]:
+def _toolsets(request: _CountRequest) -> Mapping[str, tuple[str, _Tool]]:
     """Return the toolsets and their places in the body, by the names of their servers."""
     servers = {server.name for server in request.mcp_servers or ()}
-    toolsets: dict[str, tuple[str, InTool]] = {}
+    toolsets: dict[str, tuple[str, _Tool]] = {}
     for index, tool in enumerate(request.tools or ()):
         if tool.type == MCP_TOOLSET:
             param, name = f"tools[{index}]", tool.mcp_server_name
@@ -532,12 +485,8 @@ def _toolsets(request: CountRequest) -> Mapping[str, tuple[str, InTool]]:
     return toolsets
 
 
-def _enabled_tools(toolset: InTool, param: str) -> list[str] | None:
-    """Return the names of the tools that a toolset enables, or None for all.
-
-    Raises:
-        ApiError: The toolset enables all tools but some, which nobody can list before the server has said which it has.
-    """
+def _enabled_tools(toolset: _Tool, param: str) -> list[str] | None:
+    """Return the tools that a toolset enables, or None for all; all but some are refused: the server has listed none yet."""
     rules = {name: rule.enabled for name, rule in (toolset.configs or {}).items() if rule is not None}
     by_default = toolset.default_config is None or toolset.default_config.enabled is not False
     if toolset.tools is not None:
@@ -557,7 +506,7 @@ def _both(first: list[str] | None, second: list[str] | None) -> list[str] | None
     return second if first is None else first if second is None else [name for name in first if name in second]
 
 
-def _choice(request: CountRequest, tools: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+def _choice(request: _CountRequest, tools: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     choice = request.tool_choice
     if choice is None:
         return {}
@@ -571,7 +520,7 @@ def _choice(request: CountRequest, tools: Sequence[Mapping[str, object]]) -> Map
             return {"tool_choice": kind, **parallel}
 
 
-def _named_tool(request: CountRequest, name: str, tools: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+def _named_tool(request: _CountRequest, name: str, tools: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     """Return the choice of a tool by its name; `tools` are the request's as they were read, without its toolsets."""
     sent = (tool for tool in request.tools or () if tool.type != MCP_TOOLSET)
     for tool, read in zip(sent, tools, strict=True):
@@ -580,20 +529,20 @@ def _named_tool(request: CountRequest, name: str, tools: Sequence[Mapping[str, o
     return {"type": "function", "name": name}
 
 
-def _reasoning(request: CountRequest) -> Mapping[str, object]:
+def _reasoning(request: _CountRequest) -> Mapping[str, object]:
     """Return the effort that the request asks for, or that a budget of thinking tokens stands for."""
     if request.output_config is not None and request.output_config.effort is not None:
         return {"reasoning": {"effort": request.output_config.effort}}
     match request.thinking:
-        case Thinking(type="disabled"):
+        case _Thinking(type="disabled"):
             return {"reasoning": {"effort": "none"}}
-        case Thinking(type="enabled", budget_tokens=int(budget)):
+        case _Thinking(type="enabled", budget_tokens=int(budget)):
             return {"reasoning": {"effort": next((effort for limit, effort in BUDGETS if budget < limit), "high")}}
         case _:
             return {}
 
 
-def _format(request: CountRequest) -> Mapping[str, object]:
+def _format(request: _CountRequest) -> Mapping[str, object]:
     """Return the format of the answer, from the parameter or from its older form."""
     current = None if request.output_config is None else request.output_config.format
     if current is not None and request.output_format is not None:

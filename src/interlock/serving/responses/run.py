@@ -28,9 +28,7 @@ from interlock.serving.engines.engine import Engine, EngineOutput, Generation, T
 from interlock.serving.engines.generation import fitting
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
-from interlock.serving.requests.context_window import compact, summary_message
-from interlock.serving.requests.input_items import JsonItem, waits_for_client
-from interlock.serving.requests.normalize import answer_async_calls
+from interlock.serving.requests.input_items import JsonItem, answer_async_calls, compact, summary_message, waits_for_client
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.compaction import (

@@ -21,9 +21,8 @@ from interlock.serving.engines.generation import Silence, fitting, prepare_later
 from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.input_items import JsonItem, join
+from interlock.serving.requests.input_items import JsonItem, answer_async_calls, join
 from interlock.serving.requests.logs import log_with
-from interlock.serving.requests.normalize import answer_async_calls
 from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.responses.active_runs import ActiveRuns, NotBegunError
 from interlock.serving.responses.archive import Archive

@@ -2,9 +2,7 @@
 
 The judge and the machines run here, in Python; the page (its source is in `viewer/`) receives their results as lines of JSON.
 
-trace        the lines of a stream
-steps        the edges that explain an event
-places       the lane and the name of an event on the page
+trace        the lines of a stream: its events, their places on the page, and the steps of the machines
 recordings   the lines of a recording
 page         the HTML document
 web          the site of `interlock view`, and the viewer inside of a server

@@ -64,7 +64,6 @@ class _Origin:
             self.framing.append((before, "finish" if step.ends_turn == "stop" else "cut", self.parser.framing))
 
     def clear(self) -> dict[str, object]:
-        """Return the origin so far, and reset it."""
         origin: dict[str, object] = {"deltas": [*map(repr, self.deltas)]}
         if self.tokens:
             origin["tokens"] = self.tokens

@@ -322,7 +322,6 @@ def _summary(stream: CapturedStream) -> Mapping[str, object]:
 
 
 def _text(body: Mapping[str, object]) -> str:
-    """Return the text of an answer in a delta event of any API."""
     delta = body.get("delta")
     if body.get("type") == wire_name(TextDelta):
         return as_text(delta)

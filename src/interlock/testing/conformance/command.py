@@ -13,9 +13,7 @@ import click
 import msgspec
 
 from interlock.events.json import clean, dumps
-from interlock.serving.cli.exchange import ExchangeError, list_models
-from interlock.serving.cli.options import NumberType, examples
-from interlock.serving.cli.sources import UrlRequest, fail, is_url
+from interlock.serving.cli.options import ExchangeError, NumberType, UrlRequest, examples, fail, is_url, list_models
 from interlock.serving.settings import variable
 from interlock.testing.conformance.answers import TestedApi
 from interlock.testing.conformance.cases import Result

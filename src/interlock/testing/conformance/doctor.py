@@ -14,8 +14,16 @@ from attrs import evolve
 
 from interlock.events.json import dumps, members, parse
 from interlock.serving.build import build
-from interlock.serving.cli.exchange import ExchangeError, exchange, list_models
-from interlock.serving.cli.options import UPSTREAM, examples, options_of, required_upstreams, settings_of
+from interlock.serving.cli.options import (
+    UPSTREAM,
+    ExchangeError,
+    examples,
+    exchange,
+    list_models,
+    options_of,
+    required_upstreams,
+    settings_of,
+)
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.survey import survey
 from interlock.serving.engines.upstream.translator import Upstream

@@ -8,7 +8,7 @@ import pytest
 from fake_vllm import Serving, outputs
 from live.plugged import client_of
 
-from interlock.serving.requests.context_window import SUMMARIZE, summary_message
+from interlock.serving.requests.input_items import SUMMARIZE, summary_message
 from interlock.verify.oracle import check
 
 pytestmark = pytest.mark.usefixtures("vllm")

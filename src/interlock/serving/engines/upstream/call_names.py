@@ -16,8 +16,7 @@ from attrs import define, evolve, field
 from interlock.events.call_extras import split_extras
 from interlock.events.items import ITEMS, required_fields
 from interlock.parsers.routing import Route, Routing, flat_name
-from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.requests.normalize import short_id
+from interlock.serving.requests.input_items import JsonItem, short_id
 from interlock.serving.requests.tool_offer import OfferedTool
 
 SHARED_ID: Final = re.compile(r"call_(?!_)[a-zA-Z0-9_-]{1,35}")

@@ -12,8 +12,7 @@ from interlock.events.items import ITEMS
 from interlock.events.json import as_text, elements, is_array, members, parse
 from interlock.parsers.chat_deltas import REASONING_DETAILS
 from interlock.serving.requests.api_errors import ApiError, invalid
-from interlock.serving.requests.input_items import JsonItem, text_of
-from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.input_items import JsonItem, normalize, text_of
 
 Message = dict[str, object]
 

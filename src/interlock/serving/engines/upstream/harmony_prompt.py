@@ -25,8 +25,7 @@ from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its ty
 from interlock.events.items import ITEMS
 from interlock.events.json import dumps, members
 from interlock.serving.engines.harmony_tokens import encode_framing, encode_text, encoding
-from interlock.serving.requests.input_items import JsonItem, text_of
-from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.input_items import JsonItem, normalize, text_of
 from interlock.serving.requests.runtime import Yielder
 
 Segment = tuple[str, bool]

@@ -19,8 +19,7 @@ from interlock.serving.engines.upstream.call_names import api_call_id, upstream_
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import CODES, error_event, has_message, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
-from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.requests.normalize import normalize
+from interlock.serving.requests.input_items import JsonItem, normalize
 from interlock.serving.requests.tool_offer import HOSTED_CALLS, offer
 
 DECODER: Final = Decoder()

@@ -23,7 +23,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, UpstreamClient, keys_of, upstream_error
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.normalize import short_id
+from interlock.serving.requests.input_items import short_id
 from interlock.serving.requests.tool_offer import HostedTools, find_hosted, list_hosted_functions, route_hosted
 from interlock.serving.settings import ModelFacts
 

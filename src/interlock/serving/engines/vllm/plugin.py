@@ -40,12 +40,10 @@ from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, VllmEngine, VllmRefusedError
 from interlock.serving.http.answers import JsonResponse, answer_error, count_refusal
-from interlock.serving.http.app import Api
-from interlock.serving.http.request_body import JSON
-from interlock.serving.http.request_ids import MESSAGES_HEADER, MESSAGES_PATH, add_header, name_request
+from interlock.serving.http.app import MESSAGES_HEADER, MESSAGES_PATH, Api, add_header, name_request
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
-from interlock.serving.requests.body import read_object
+from interlock.serving.requests.body import JSON, read_object
 from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import HostedTool

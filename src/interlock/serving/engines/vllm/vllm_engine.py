@@ -42,9 +42,8 @@ from interlock.serving.engines.vllm.readers import FamilyReader, Reader, reader
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest, read_for_host
-from interlock.serving.requests.input_items import JsonItem, require_input
-from interlock.serving.requests.normalize import normalize
-from interlock.serving.requests.refusals import refusal
+from interlock.serving.requests.input_items import JsonItem, normalize, require_input
+from interlock.serving.requests.limits import refusal
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
 from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, find_hosted, list_hosted_functions, offer
 from interlock.serving.settings import ModelFacts
