@@ -26,10 +26,9 @@ from subjects import subject_of
 
 from interlock.diagram import Graph, NodeRole, to_svg
 from interlock.dialects import DIALECT_APIS
-from interlock.events.items import ITEMS, statuses_of
+from interlock.events.items import ITEMS, literals_of
 from interlock.events.stream import wire_name
-from interlock.fsm import Delta
-from interlock.fsm.lifecycles import client_calls, hosted_calls, response, text_items
+from interlock.fsm import Delta, lifecycles
 from interlock.fsm.table import Machine
 from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, RULES, Deviation
 from interlock.judges.automaton import OBSERVED
@@ -60,7 +59,7 @@ from recovery.recordings import rows as malformed_cases  # noqa: E402 - the path
 
 DOCS = ROOT / "docs"
 
-STATUSES: Mapping[str, tuple[str, ...]] = {kind: statuses_of(item) for kind, item in ITEMS.items()}
+STATUSES: Mapping[str, tuple[str, ...]] = {kind: literals_of(item, "status") for kind, item in ITEMS.items()}
 
 MODULES = {
     "harmony": framing,
@@ -90,14 +89,6 @@ WALKED = {
     "upstream_connection": upstream_connection.UPSTREAM_CONNECTION,
     **{name: judge.make_transducer().table for name, judge in DIALECT_JUDGES.items()},
 }
-
-GRAMMAR = {
-    response: [response.RESPONSE],
-    text_items: text_items.TEXT_ITEMS,
-    client_calls: client_calls.CLIENT_CALLS,
-    hosted_calls: hosted_calls.HOSTED_CALLS,
-}
-"""The modules that declare lifecycles with sections of their own."""
 
 LIFECYCLES = Path("docs", "design", "lifecycles")
 
@@ -223,7 +214,7 @@ def _section(name: str, graph: Graph) -> Iterator[str]:
 
 def _declared(name: str) -> str:
     """Link the module that declares a table."""
-    module = MODULES.get(name) or next(file for file, kinds in GRAMMAR.items() if name in {one.name for one in kinds})
+    module = MODULES.get(name, lifecycles)
     path = f"{module.__name__.removeprefix('interlock.').replace('.', '/')}.py"
     return f"Declared in [{path}](../../../src/interlock/{path})."
 
@@ -269,7 +260,7 @@ def _whole_section() -> Iterator[str]:
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
-    yield "Declared in [fsm/lifecycles/client_calls.py](../../../src/interlock/fsm/lifecycles/client_calls.py)."
+    yield "Declared in [fsm/lifecycles.py](../../../src/interlock/fsm/lifecycles.py)."
     yield "![The machine of every item that comes whole](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."

@@ -14,12 +14,11 @@ from textwrap import wrap
 from typing import Any, cast
 
 from interlock.events.json import as_json
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import EventWriter
 from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm.deltas import Delta, Finish
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.serving.engines.recordings import replay_events
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))

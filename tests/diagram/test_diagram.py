@@ -14,8 +14,7 @@ from family_pictures import picture_of_call, picture_of_literals, picture_of_tex
 
 from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
 from interlock.diagram.graph import DrawnEdge, GraphNode, Label, LineStyle, Region
-from interlock.diagram.layout import Layout, PlacedLine, _overlaps, _spread, lay_out, untidiness
-from interlock.diagram.plan import _orders
+from interlock.diagram.layout import Layout, PlacedLine, _orders, _overlaps, _spread, lay_out, untidiness
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family

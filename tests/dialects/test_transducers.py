@@ -14,8 +14,7 @@ from interlock.events.json import as_json, dumps
 from interlock.events.sse import EventWriter
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.errors import IllegalTransition, InterlockError
-from interlock.fsm.table import Table
+from interlock.fsm.table import IllegalTransition, InterlockError, Table
 from interlock.judges.chat import check_chat
 from interlock.judges.messages import check_messages
 from interlock.serving.engines.recordings import read, rechunk, replay_events, replay_steps

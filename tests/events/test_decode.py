@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json, clean, dumps, loads
 from interlock.events.parts import OutputText, ReasoningText
-from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseDecoder, SseMessage, SseWriter
 from interlock.events.stream import PROGRESS, ErrorEvent, PartAdded, ReasoningDelta, TextDelta
 
 

@@ -17,13 +17,13 @@ from interlock.events.items import (
     _examples,
     example,
     examples,
+    literals_of,
     open_item,
     result_fields,
-    statuses_of,
 )
 from interlock.events.json import as_json
 from interlock.events.parts import Json, Maybe
-from interlock.events.resource import SECRETIVE, response_settings
+from interlock.events.response_object import SECRETIVE, response_settings
 
 DRIVEN = {
     "id": "resp_1",
@@ -300,7 +300,7 @@ def test_each_kind_has_its_own_id_prefix():
 @pytest.mark.parametrize("kind", sorted(TYPED))
 def test_an_added_item_is_valid_for_the_sdk(kind):
     made = dict.fromkeys(ITEMS[kind].generated_ids, "made_1")
-    status = {"status": "completed"} if statuses_of(ITEMS[kind]) else {}
+    status = {"status": "completed"} if literals_of(ITEMS[kind], "status") else {}
     older = {"action": {"type": "search", "query": "signals"}} if kind == "web_search_call" else {}  # 2.25 requires the query
     item = {"id": "id_1", "type": kind, **beginning(kind, **older), **made, **status}
     assert TypeAdapter(ResponseOutputItem).validate_python(item).type == kind
@@ -351,8 +351,8 @@ def test_an_invalid_item_is_refused(kind, fields, message):
 
 
 def test_the_statuses_of_a_kind_are_those_of_its_type():
-    assert statuses_of(ITEMS["mcp_call"]) == ("in_progress", "completed", "incomplete", "calling", "failed")
-    assert statuses_of(ITEMS["mcp_list_tools"]) == ()
+    assert literals_of(ITEMS["mcp_call"], "status") == ("in_progress", "completed", "incomplete", "calling", "failed")
+    assert literals_of(ITEMS["mcp_list_tools"], "status") == ()
 
 
 def test_a_plain_result_is_stored_in_a_field_of_its_item():

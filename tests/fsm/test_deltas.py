@@ -15,7 +15,7 @@ from interlock import Finish, driver_for
 from interlock.events.stream import EVENTS, Keepalive, ResponseEvent
 from interlock.fsm import emissions
 from interlock.fsm.deltas import Annotate, Close, EndOutput, EndTurn, Fail, Open, Progress, Run, Succeed, Usage
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import SequentialIds
 from interlock.fsm.lifecycle import Emission
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 

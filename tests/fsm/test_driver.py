@@ -8,7 +8,7 @@ from each import each
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter, SseWriter
-from interlock.fsm import subjects
+from interlock.fsm import lifecycle
 from interlock.fsm.deltas import (
     Annotate,
     Cancel,
@@ -32,8 +32,7 @@ from interlock.fsm.deltas import (
     Text,
     Usage,
 )
-from interlock.fsm.driver import ReadyCall, ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.verify.oracle import check
 
 SETTINGS = {"model": "m", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
@@ -218,7 +217,7 @@ def test_a_response_that_has_not_ended_cannot_be_marked():
 
 def test_an_item_is_copied_once_after_each_event_that_shows_it(monkeypatch):
     copied = []
-    monkeypatch.setattr(subjects, "as_json", lambda body: copied.append(body.status) or as_json(body))
+    monkeypatch.setattr(lifecycle, "as_json", lambda body: copied.append(body.status) or as_json(body))
     stream = Stream("Hi", MCP, "{}", Close())
     first, second = stream.driver.items()
     assert [*stream.driver.items()] == [first, second]

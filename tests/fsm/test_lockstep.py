@@ -17,16 +17,13 @@ from transitions import MachineError
 from interlock.events import response_object as events
 from interlock.events.items import open_item
 from interlock.events.sse import SseWriter
-from interlock.fsm.errors import IllegalTransition
-from interlock.fsm.interop import as_transitions
-from interlock.fsm.lifecycle import NO_FIELDS
+from interlock.fsm.lifecycle import NO_FIELDS, ItemState, ResponseState
 from interlock.fsm.lifecycles import DECLARED, LIFECYCLES
-from interlock.fsm.subjects import ItemState, ResponseState
-from interlock.fsm.table import Edge, Table
+from interlock.fsm.table import Edge, IllegalTransition, Table, as_transitions
 from interlock.fsm.table import Machine as TableMachine
 from interlock.parsers.harmony_framing import HARMONY, HarmonyTrigger
 from interlock.serving.http.tables import LANE, LaneEffect
-from interlock.verify.inputs import FIELDS
+from interlock.verify.proof import FIELDS
 
 TRIGGERS = sorted({trigger for each in (DECLARED.response, *DECLARED.items.values()) for trigger in each.triggers})
 

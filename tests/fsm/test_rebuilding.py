@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from open_responses_oracle import check_in
 
 from interlock.events.dialects import DIALECTS
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import (
     Annotate,
@@ -27,8 +27,7 @@ from interlock.fsm.deltas import (
     Start,
     Succeed,
 )
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.serving.engines.recordings import read, replay_frames
 from interlock.testing.legality import findings

@@ -15,8 +15,8 @@ from each import each
 from interlock.events.items import ITEMS
 from interlock.events.rulebook import Finding
 from interlock.events.stream import EVENTS, wire_name
+from interlock.judges.contents import check_fields
 from interlock.judges.digests import digests, loose_digests, quote
-from interlock.judges.fields import check_fields
 from interlock.judges.judging import MAX_LISTED, JsonLines, Judge, judge
 from interlock.testing import findings, legality
 

@@ -13,8 +13,7 @@ from family_pictures import part_for, picture_of_call, picture_of_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.table import Edge
+from interlock.fsm.table import DeclarationError, Edge
 from interlock.parsers.families import DISTINCT, SYNTAXES, Schemas, family
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger

@@ -3,8 +3,7 @@
 import pytest
 from attrs import evolve
 
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.table import Edge
+from interlock.fsm.table import DeclarationError, Edge
 from interlock.parsers.alignment import Alignment
 from interlock.parsers.harmony_framing import HARMONY, HarmonyEffect, HarmonyTrigger
 

@@ -10,11 +10,10 @@ from each import each
 from stream_mutations import mutated
 
 from interlock.events.json import as_json
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Fault, Finish, Start, Usage
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.parsers import Chunk, parser_for
 from interlock.parsers.responses_events import finish_reason
 from interlock.testing import findings, legality

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.fsm.errors import DeclarationError
+from interlock.fsm.table import DeclarationError
 from interlock.parsers import Chunk
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from interlock.events.json import members
-from interlock.verify.oracle import Finding, check
-from interlock.verify.oracle.stream_view import JsonObject
+from interlock.verify.oracle import Finding, JsonObject, check
 
 _IN_OPENAI: Final = {
     "response.reasoning.delta": "response.reasoning_text.delta",

@@ -10,11 +10,9 @@ import attrs
 from attrs import frozen
 
 from interlock.events.items import ItemKind
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.lifecycle import Emission, Lifecycle
+from interlock.fsm.lifecycle import Emission, ItemState, Lifecycle, ResponseState
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
-from interlock.fsm.subjects import ItemState, ResponseState
-from interlock.fsm.table import Edge, Table
+from interlock.fsm.table import DeclarationError, Edge, Table
 from interlock.verify.proof import prove
 
 

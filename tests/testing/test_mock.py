@@ -13,7 +13,7 @@ from live.sockets import socket_client
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
 from websockets.sync.client import connect
 
-from interlock.events.decode import SseDecoder
+from interlock.events.sse import SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.serving.build import build
 from interlock.serving.engines.script import ScriptRule, ScriptStep

@@ -13,21 +13,16 @@ from interlock.dialects.messages import MESSAGES, MessagesTransducer
 from interlock.events.items import ITEMS
 from interlock.fsm import deltas
 from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.lifecycle import Subject
+from interlock.fsm.lifecycle import ItemState, Subject
 from interlock.fsm.lifecycles import DECLARED
-from interlock.fsm.subjects import ItemState
-from interlock.fsm.table import Edge, Machine
+from interlock.fsm.table import DeclarationError, Edge, Machine
 from interlock.serving.responses.turns_table import TurnEffect, TurnTrigger
 from interlock.serving.store.stored_table import StoredTrigger
 from interlock.serving.tools.container_table import ContainerEffect, ContainerTrigger
 from interlock.verify.expectation import Expectation
-from interlock.verify.fault_injection import faults_of
-from interlock.verify.inputs import common_inputs
-from interlock.verify.model import explore
-from interlock.verify.oracle.grammar import ORDERS, RUNNING
-from interlock.verify.process_models import MODELS
-from interlock.verify.proof import Coverage, prove
+from interlock.verify.oracle import ORDERS, RUNNING
+from interlock.verify.process_models import MODELS, explore
+from interlock.verify.proof import Coverage, common_inputs, faults_of, prove
 
 CITATION = {"type": "url_citation", "url": "https://example.org", "title": "E", "start_index": 0, "end_index": 1}
 
@@ -88,14 +83,14 @@ def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
     with pytest.raises(DeclarationError) as raised:
         prove(kinds=("message", "compaction"))
     assert str(raised.value).splitlines() == [
-        "ORDERS in verify/oracle/orders.py has no row for 'compaction'",
-        "ORDERS in verify/oracle/orders.py has no `>` before the events of the tool of 'compaction'",
+        "ORDERS in verify/oracle.py has no row for 'compaction'",
+        "ORDERS in verify/oracle.py has no `>` before the events of the tool of 'compaction'",
     ]
 
 
 def test_a_missing_row_of_whole_is_named(monkeypatch):
     monkeypatch.delitem(ORDERS, "program_output")
-    with pytest.raises(DeclarationError, match=r"^WHOLE in verify/oracle/orders\.py has no row for 'program_output'$"):
+    with pytest.raises(DeclarationError, match=r"^WHOLE in verify/oracle\.py has no row for 'program_output'$"):
         prove(kinds=("program_output",))
 
 

@@ -4,8 +4,7 @@
 picture, a configuration for XState, or a table for a terminal.
 
     graph     the graph of a table
-    plan      the order of states and lines, without coordinates
-    layout    the coordinates of a plan
+    layout    the order of states and lines, and their coordinates
     svg       the renderer of SVG
     text      the other renderers
 """

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, Transducer, end_of
 from interlock.events import chat as api
 from interlock.events import items, stream
-from interlock.events.call_extras import split_extras
+from interlock.events.chat import split_extras
 from interlock.events.json import as_json, dumps, is_object, members
 from interlock.events.response_object import Response, ResponseUsage
 from interlock.fsm.table import Edge, Table

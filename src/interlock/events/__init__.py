@@ -3,17 +3,14 @@
 parts            content parts, annotations, log probabilities, and types for fields that may be omitted
 items            all kinds of items
 tools            tools, tool choices, text formats
-call_extras      what an upstream adds to a call, for its next request
-response_object  the response and the request
+response_object  the response, the request, and the settings that a response echoes from it
 stream           all events
 steering         the events about the steering of a response
 shapes           validation of JSON values against these types
-resource         the settings that a response echoes from its request
-sse              the writers: bytes of server-sent events, or objects
-decode           the decoder of server-sent events
+sse              server-sent events: writers and a decoder
 dialects         the dialects of OpenAI and Open Responses
 messages         the events and objects of Anthropic's Messages
-chat             the chunks and objects of OpenAI's Chat Completions
+chat             the chunks and objects of OpenAI's Chat Completions, and what an upstream adds to a call
 json             JSON encoding that accepts any text
 rulebook         the rules of streams, known deviations from them, and findings
 conversion       conversion to the types of the `openai` package; only this module imports `openai`
@@ -21,11 +18,10 @@ conversion       conversion to the types of the `openai` package; only this modu
 The package exports what applications with an embedded Interlock need.
 """
 
-from interlock.events.decode import SseDecoder, SseMessage
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect, DialectName
 from interlock.events.items import ItemKind, result_fields
-from interlock.events.resource import response_settings
-from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseWriter, Writer
+from interlock.events.response_object import response_settings
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseDecoder, SseMessage, SseWriter, Writer
 from interlock.events.stream import AnyEvent, StreamEvent
 
 __all__ = [

@@ -1219,12 +1219,6 @@ def literals_of(kind: type[Struct], name: str) -> tuple[str, ...]:
     return tuple(choice for hint in hints for arm in arms_of(hint) if arm.kind is Literal for choice in arm.args)
 
 
-@cache
-def statuses_of(kind: type[Item]) -> tuple[str, ...]:
-    """Return the statuses that an item can have; empty for a kind without a status."""
-    return literals_of(kind, "status")
-
-
 def result_fields(kind: ItemKind, output: str) -> dict[str, object]:
     """Return the fields of an item that hold the plain-text result of its tool.
 

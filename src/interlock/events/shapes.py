@@ -73,29 +73,11 @@ class Mismatch:
     limit: tuple[str, float | str] | None = None
 
 
-@frozen(eq=False)
-class _At:
-    """A position in a value, whose path is computed on demand."""
-
-    holder: str = ""
-    """The type of the object that has the value."""
-    above: _At | None = None
-    step: str | int = ""
-
-    @property
-    def path(self) -> Path:
-        steps: list[str | int] = []
-        at = self
-        while at.above is not None:
-            steps.append(at.step)
-            at = at.above
-        return (*reversed(steps),)
-
-
-_Task: TypeAlias = "Mismatch | tuple[_Shape, object, _At]"
-_Check: TypeAlias = Callable[[Json, _At], Sequence[_Task]]
+_Task: TypeAlias = "Mismatch | tuple[_Shape, object, Path, str]"
+"""A mismatch, or a value to check: its shape, the value, its path, and the type of the object that has it."""
+_Check: TypeAlias = Callable[[Json, Path, str], Sequence[_Task]]
 """Checks a value of the right JSON type. It returns mismatches and the values to check next, in document order."""
-_MISFIT: Final[_Check] = lambda _value, _at: ()  # noqa: E731 - stands for a JSON type that a value cannot have
+_MISFIT: Final[_Check] = lambda _value, _path, _holder: ()  # noqa: E731 - stands for a JSON type that a value cannot have
 
 
 @frozen(eq=False)
@@ -118,18 +100,18 @@ def mismatches(value: object, type_: Hint, *, direction: Direction) -> Iterator[
         type_: A type of `interlock.events`, or a union of them.
         direction: Whether the value is part of a request or of a stream.
     """
-    waiting: list[_Task] = [(_shape_of(type_, direction), value, _At())]
+    waiting: list[_Task] = [(_shape_of(type_, direction), value, (), "")]
     while waiting:
         task = waiting.pop()
         if isinstance(task, Mismatch):
             yield task
             continue
-        shape, inner, at = task
+        shape, inner, path, holder = task
         check = shape.checks.get(type(inner), _MISFIT)
         if check is _MISFIT:
-            yield Mismatch(at.path, "type", at.holder, shape.expected, inner)
+            yield Mismatch(path, "type", holder, shape.expected, inner)
         elif check is not None:
-            waiting += reversed(check(inner, at))
+            waiting += reversed(check(inner, path, holder))
 
 
 def param_of(path: Path) -> str:
@@ -217,9 +199,9 @@ def _among(choices: Sequence[str]) -> str:
     return f"one of {', '.join(others)} and {last}" if others else last
 
 
-def _beyond(value: Json, at: _At, limits: Mapping[str, float | str]) -> list[_Task]:
+def _beyond(value: Json, path: Path, holder: str, limits: Mapping[str, float | str]) -> list[_Task]:
     return [
-        Mismatch(at.path, "value", at.holder, words.format(limit), value, limit=(name, limit))
+        Mismatch(path, "value", holder, words.format(limit), value, limit=(name, limit))
         for name, limit in limits.items()
         for words, is_beyond in (_BEYOND[name],)
         if is_beyond(value, limit)
@@ -229,8 +211,8 @@ def _beyond(value: Json, at: _At, limits: Mapping[str, float | str]) -> list[_Ta
 def _choice(choices: tuple[str, ...], kind: Literal["tag", "value"] = "value") -> _Check:
     expected = _among(choices)
 
-    def check(value: str, at: _At) -> Sequence[_Task]:
-        return () if value in choices else (Mismatch(at.path, kind, at.holder, expected, value, choices),)
+    def check(value: str, path: Path, holder: str) -> Sequence[_Task]:
+        return () if value in choices else (Mismatch(path, kind, holder, expected, value, choices),)
 
     return check
 
@@ -238,11 +220,11 @@ def _choice(choices: tuple[str, ...], kind: Literal["tag", "value"] = "value") -
 def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Check:
     checks = entries.checks
 
-    def check(value: list[object], at: _At) -> Sequence[_Task]:
-        tasks = _beyond(value, at, limits)
+    def check(value: list[object], path: Path, holder: str) -> Sequence[_Task]:
+        tasks = _beyond(value, path, holder, limits)
         for index, entry in enumerate(value):
             if checks.get(type(entry), _MISFIT) is not None:
-                tasks.append((entries, entry, _At(at.holder, at, index)))
+                tasks.append((entries, entry, (*path, index), holder))
         return tasks
 
     return check
@@ -251,12 +233,12 @@ def _array(entries: _Shape, limits: Mapping[str, float | str]) -> _Check:
 def _names(name_limits: Mapping[str, float | str], entry: _Shape, limits: Mapping[str, float | str]) -> _Check:
     """Check an object with arbitrary names; an invalid name is a mismatch of the object."""
 
-    def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
-        tasks = _beyond(value, at, limits)
+    def check(value: Mapping[str, object], path: Path, holder: str) -> Sequence[_Task]:
+        tasks = _beyond(value, path, holder, limits)
         for name, inner in value.items():
-            tasks += _beyond(name, at, name_limits)
+            tasks += _beyond(name, path, holder, name_limits)
             if entry.checks.get(type(inner), _MISFIT) is not None:
-                tasks.append((entry, inner, _At(at.holder, at, name)))
+                tasks.append((entry, inner, (*path, name), holder))
         return tasks
 
     return check
@@ -268,14 +250,14 @@ def _check_tag(kinds: Mapping[str, type[Struct]], direction: Direction) -> _Chec
     expected = _among(choices)
     checks = {tag: _members(kind, direction) for tag, kind in kinds.items()}
 
-    def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+    def check(value: Mapping[str, object], path: Path, holder: str) -> Sequence[_Task]:
         tag = value.get("type")
         if type(tag) is str and tag in checks:
-            return checks[tag](value, at)
-        inner = (*at.path, "type")
+            return checks[tag](value, path, holder)
+        inner = (*path, "type")
         if "type" not in value:
-            return (Mismatch(inner, "missing", at.holder, expected, choices=choices),)
-        return (Mismatch(inner, "tag" if type(tag) is str else "type", at.holder, expected, tag, choices),)
+            return (Mismatch(inner, "missing", holder, expected, choices=choices),)
+        return (Mismatch(inner, "tag" if type(tag) is str else "type", holder, expected, tag, choices),)
 
     return check
 
@@ -284,18 +266,18 @@ def _members(kind: type[Struct], direction: Direction) -> _Check:
     """Check an object of a known type, which is compiled on first use because a type may contain itself."""
     name = name_of(kind)
 
-    def check(value: Mapping[str, object], at: _At) -> Sequence[_Task]:
+    def check(value: Mapping[str, object], path: Path, _holder: str) -> Sequence[_Task]:
         shapes, required = _fields(kind, direction)
         tasks: list[_Task] = []
         for field, inner in value.items():
             shape = shapes.get(field)
             if shape is None:
-                tasks.append(Mismatch((*at.path, field), "unknown", name, "", inner))
+                tasks.append(Mismatch((*path, field), "unknown", name, "", inner))
             elif shape.checks.get(type(inner), _MISFIT) is not None and not (type(inner) is str and inner in shape.choices):
-                tasks.append((shape, inner, _At(name, at, field)))
+                tasks.append((shape, inner, (*path, field), name))
         if not required <= value.keys():
             lacks = (field for field in shapes if field in required and field not in value)
-            tasks += (Mismatch((*at.path, field), "missing", name, shapes[field].expected) for field in lacks)
+            tasks += (Mismatch((*path, field), "missing", name, shapes[field].expected) for field in lacks)
         return tasks
 
     return check
@@ -331,8 +313,8 @@ def extra_of(hint: Hint, name: str) -> str:
 
 
 def _drop_null(shape: _Shape, *, tolerated: bool) -> Mapping[type, _Check | None]:
-    def check(_value: None, at: _At) -> Sequence[_Task]:
-        return (Mismatch(at.path, "null", at.holder, shape.expected),)
+    def check(_value: None, path: Path, holder: str) -> Sequence[_Task]:
+        return (Mismatch(path, "null", holder, shape.expected),)
 
     checks = {kind: inner for kind, inner in shape.checks.items() if kind is not _NULL}
     return {**checks, _NULL: check} if tolerated else checks

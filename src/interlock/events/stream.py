@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, defstruct
 
 from interlock.events.items import Agent, OutputItem, ProgressName, ShellOutput
 from interlock.events.json import is_array, is_object
@@ -376,20 +375,9 @@ class ProgressEvent(ItemEvent):
     type: ClassVar[ProgressName]
 
 
-def _progress_event(name: ProgressName) -> type[ProgressEvent]:
-    class Progressed(ProgressEvent, tag=name):
-        """An item made progress."""
-
-    Progressed.__name__ = Progressed.__qualname__ = re.sub(r"(?:^|[._])(.)", lambda match: match[1].upper(), _short(name))
-    return Progressed
-
-
-def _short(name: ProgressName) -> str:
-    return name.removeprefix("response.")
-
-
+_PROGRESSED: Final = [defstruct(name, (), bases=(ProgressEvent,), tag=name) for name in get_args(ProgressName)]
 PROGRESS: Final[Mapping[str, type[ProgressEvent]]] = MappingProxyType(
-    {_short(name): _progress_event(name) for name in get_args(ProgressName)}
+    {kind.__name__.removeprefix("response."): kind for kind in kinds_of(ProgressEvent)}
 )
 """The events of `ProgressName`, by their names without `response.`, such as `mcp_call.completed`."""
 

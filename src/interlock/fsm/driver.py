@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Generic, Never, TypeVar
+from typing import Final, Generic, Never, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -29,14 +29,31 @@ from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
 from interlock.events.stream import ResponseEvent, StreamEvent, wire_name
 from interlock.fsm import deltas
-from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.lifecycle import NO_FIELDS, AnySubject, Fields, stream_of
+from interlock.fsm.lifecycle import (
+    NO_FIELDS,
+    AnyItem,
+    AnySubject,
+    Fields,
+    FinalFields,
+    ItemState,
+    ResponseState,
+    stream_of,
+    usage_of,
+)
 from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.rebuilding import restore
-from interlock.fsm.subjects import SETTINGS, AnyItem, FinalFields, ItemState, ResponseState, usage_of
 
 T = TypeVar("T")
 """The type of a written event: `bytes` or `StreamEvent`."""
+
+Ids: TypeAlias = Callable[[str], str]
+"""Makes ids that are unique in a response, each from its prefix without the underscore, such as `msg`, `call` or `resp`."""
+
+Clock: TypeAlias = Callable[[], int]
+"""Returns the time, in whole seconds since the epoch."""
+
+_SETTINGS: Final = {*response.Response.__struct_fields__} - response.RUN_FIELDS
+"""The fields of a response that its settings provide."""
 
 _ANSWER: Final = deltas.Open("message", {"phase": "final_answer"})
 _DEFAULT: Final = {"append": _ANSWER, "refuse": _ANSWER, "summarize": deltas.Open("reasoning")}
@@ -48,6 +65,18 @@ _NO_ARGUMENTS: Final = "{}"
 
 _CUT: Final = "The response ended before the call did."
 _ENGINE_FAILED: Final = "The engine failed while it generated the response."
+
+
+@frozen
+class SequentialIds:
+    """Numbers the ids of each prefix from 1, for reproducible output."""
+
+    _counted: Counter[str] = field(factory=Counter[str], init=False)
+
+    def __call__(self, prefix: str) -> str:
+        """Return `<prefix>_1`, then `<prefix>_2`, and so on."""
+        self._counted[prefix] += 1
+        return f"{prefix}_{self._counted[prefix]}"
 
 
 @frozen
@@ -71,8 +100,8 @@ class ResponseDriver(Generic[T]):
     """Turns deltas into the events of one response.
 
     Args:
-        settings: The request's settings as the response echoes them (`interlock.events.resource.response_settings`). Other fields
-            are ignored.
+        settings: The request's settings as the response echoes them (`interlock.events.response_settings`). Other fields are
+            ignored.
         writer: Writes the events.
         ids: Makes ids.
         clock: Returns the time, in whole seconds since the epoch.
@@ -132,7 +161,7 @@ class ResponseDriver(Generic[T]):
                 response.Response(
                     id=response_id or ids("resp"), created_at=clock() if created_at is None else created_at, model=""
                 ),
-                **{name: value for name, value in settings.items() if name in SETTINGS},
+                **{name: value for name, value in settings.items() if name in _SETTINGS},
             ),
             clock=clock,
             additions=additions,

@@ -1,6 +1,6 @@
-"""The emissions of the items' lifecycles: functions that return one event each, and update the item if necessary.
+"""The emissions of the lifecycles: functions that return one event each, and update the item or the response if necessary.
 
-Only these functions make events of items, and only firing an edge calls them.
+Only these functions make events, and only firing an edge calls them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from interlock.events import items, stream
 from interlock.events.parts import AnyAnnotation, OutputPart, OutputRefusal, OutputText, Part, ReasoningText, SummaryText
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.lifecycle import Emission, emission
-from interlock.fsm.subjects import AnyItem, ItemState, OpenPart
+from interlock.fsm.lifecycle import AnyItem, Emission, ItemState, OpenPart, ResponseState, emission
+from interlock.fsm.table import DeclarationError
 
 ItemEmission: TypeAlias = Emission[AnyItem]
 
@@ -74,6 +73,44 @@ def _part_text_done(event: type[_PartTextDone], part: Callable[[str], Part]) -> 
         return event(item.id, item.output_index, item.part.index, text)
 
     return Emission(make, event)
+
+
+# The response.
+
+
+@emission
+def created(response: ResponseState) -> stream.Created:
+    return stream.Created(response.snapshot(response.state.name))
+
+
+@emission
+def queued(response: ResponseState) -> stream.Queued:
+    return stream.Queued(response.snapshot("queued"))
+
+
+@emission
+def in_progress(response: ResponseState) -> stream.InProgress:
+    return stream.InProgress(response.snapshot("in_progress"))
+
+
+@emission
+def keepalive(_response: ResponseState) -> stream.Keepalive:
+    return stream.Keepalive()
+
+
+@emission
+def completed(response: ResponseState) -> stream.Completed:
+    return stream.Completed(response.end(completed_at=response.clock()))
+
+
+@emission
+def incomplete(response: ResponseState) -> stream.Incomplete:
+    return stream.Incomplete(response.end())
+
+
+@emission
+def failed(response: ResponseState) -> stream.Failed:
+    return stream.Failed(response.end())
 
 
 # The first and the last event of every item.

@@ -14,16 +14,15 @@ from typing import Final, TypeAlias
 
 from msgspec import convert
 
-from interlock.events.decode import SseDecoder
 from interlock.events.dialects import from_open_responses
 from interlock.events.items import ITEMS
 from interlock.events.json import as_text, elements, is_object, loads, members
 from interlock.events.response_object import Response
+from interlock.events.sse import SseDecoder
 from interlock.events.stream import EVENTS, TERMINAL, InProgress, ItemAdded, ItemDone, PartAdded, ResponseEvent, wire_name
 from interlock.fsm.emissions import done_as_shown
-from interlock.fsm.lifecycle import NO_FIELDS, Emission, Fields, Lifecycle, LifecycleState, S
+from interlock.fsm.lifecycle import NO_FIELDS, AnyItem, Emission, Fields, ItemState, Lifecycle, LifecycleState, ResponseState, S
 from interlock.fsm.lifecycles import Lifecycles
-from interlock.fsm.subjects import AnyItem, ItemState, ResponseState
 from interlock.fsm.table import State
 
 Body: TypeAlias = Mapping[str, object]

@@ -58,12 +58,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
-from typing import Generic, TypeVar, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from attrs import define, evolve, field, frozen
 
-from interlock.fsm.errors import DeclarationError, IllegalTransition
+if TYPE_CHECKING:
+    import transitions
 
 T = TypeVar("T")
 """The type of the triggers."""
@@ -74,6 +75,32 @@ E = TypeVar("E")
 N = TypeVar("N", bound=Hashable)
 T2 = TypeVar("T2")
 E2 = TypeVar("E2")
+
+
+class InterlockError(Exception):
+    """Base class of Interlock's own exceptions."""
+
+
+class DeclarationError(InterlockError):
+    """A table is invalid. Raised on construction, usually at import."""
+
+
+class IllegalTransition(InterlockError):  # noqa: N818 - the usual name in the literature
+    """The caller fired a trigger in a state without an edge for it. The machine is unchanged.
+
+    Args:
+        table: The name of the table, such as `message`.
+        state: The name of the machine's state.
+        trigger: The illegal trigger.
+        legal: The triggers that have an edge in the state.
+    """
+
+    def __init__(self, table: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:
+        super().__init__(f"{table}: {trigger!r} is illegal in state {state!r}; legal: {', '.join(legal) or 'nothing'}")
+        self.table = table
+        self.state = state
+        self.trigger = trigger
+        self.legal = legal
 
 
 @frozen
@@ -321,3 +348,34 @@ def _paths(start: State[T, E]) -> dict[T, tuple[T, ...]]:
                 seen.add(dest)
                 waiting.append((dest, (*path, trigger)))
     return paths
+
+
+def as_transitions(table: Table[T, E], carry_out: Callable[[E], object], model: object = None) -> transitions.Machine:
+    """Return a table as a machine of the package `transitions`, for programs that already use that package.
+
+    Args:
+        table: A table, or a lifecycle.
+        carry_out: Called with each effect of a transition, in order, after the new state is entered.
+        model: The object that gets a `state` and a method for each trigger; by default the machine itself.
+
+    Raises:
+        ModuleNotFoundError: The package `transitions` is not installed (the extra `transitions`).
+    """
+    import transitions  # noqa: PLC0415
+
+    return transitions.Machine(
+        transitions.Machine.self_literal if model is None else model,
+        states=[{"name": state.name, "final": not state.rows} for state in table.states.values()],
+        initial=table.initial,
+        transitions=[
+            {
+                "trigger": str(edge.trigger),
+                "source": edge.source,
+                "dest": edge.dest,
+                "after": [partial(carry_out, effect) for effect in edge.effects],
+            }
+            for edge in table.edges
+        ],
+        auto_transitions=False,
+        name=table.name,
+    )

@@ -11,7 +11,7 @@ or R20 is broken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from attrs import define, evolve, frozen
@@ -22,11 +22,10 @@ from interlock.events.json import as_text, members
 from interlock.events.rulebook import DEVIATIONS, Finding
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.lifecycles import RESPONSE
-from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton, Transition
-from interlock.judges.contents import JUDGES, judge_end, judge_opening
+from interlock.judges.automaton import LifecycleAutomaton, Transition
+from interlock.judges.contents import JUDGES, check_fields, is_unknown_part, judge_end, judge_opening
 from interlock.judges.digests import Digest, TextDigest, digest, quote
-from interlock.judges.fields import check_fields, is_unknown_part
-from interlock.judges.stream_items import DONE, ItemRef, StreamItems, TrackedItem
+from interlock.judges.stream_items import DONE, StreamItems, TrackedItem
 
 _RESPONSE: Final = LifecycleAutomaton(RESPONSE)
 _RUNNING: Final = _RESPONSE.at_state("in_progress")
@@ -98,7 +97,7 @@ class _FastPath:
     like: Mapping[str, object]
     text: TextDigest
     indices: tuple[str, ...]
-    transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode]
+    transition: Transition
 
     def fits(self, body: Mapping[str, object]) -> bool:
         """Return whether the obfuscation and the indices have the right types, which equality does not check."""
@@ -122,10 +121,10 @@ class Acceptor:
         self._permissive = permissive
         self._items = StreamItems(whole=True)
         self._fast_path: _FastPath | None = None
-        self._transition: tuple[TrackedItem | None, AutomatonNode, str, AutomatonNode] | None = None
-        """The transition of the last event: the item (None for the response), the node before, the event, and the node after."""
-        self._ref: ItemRef | None = None
-        """The item of the last event, before it; None for an event of the response."""
+        self.transition: Transition | None = None
+        """The effect of the last event on a lifecycle, if any."""
+        self._locate: Callable[[Finding], Finding] | None = None
+        """Adds the item of the last event, and its state before it, to a finding; None for an event of the response."""
         self.events = 0
         """The number of events so far."""
         self.responses = 0
@@ -148,16 +147,6 @@ class Acceptor:
         """Whether the stream has had its terminal event."""
         return not self._response.legal
 
-    @property
-    def transition(self) -> Transition | None:
-        """The effect of the last event on a lifecycle, if any."""
-        if self._transition is None:
-            return None
-        item, before, event, after = self._transition
-        if item is None:
-            return Transition(_RESPONSE, before, event, after)
-        return Transition(item.automaton, before, event, after, item.index, item.status if event == DONE else None)
-
     def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
         """Validate an event.
 
@@ -171,7 +160,7 @@ class Acceptor:
             if type(delta) is str and type(number) is int and number == self._numbers.expected and fast_path.fits(body):
                 fast_path.text.add(delta)
                 self._numbers.advance(number)
-                self._transition = fast_path.transition
+                self.transition = fast_path.transition
                 self.events += 1
                 return []
         self._fast_path = None
@@ -180,7 +169,7 @@ class Acceptor:
     def skip(self) -> None:
         """Skip an unreadable event, so that it causes no findings in the next ones."""
         self.events += 1
-        self._transition = None
+        self.transition = None
         self._fast_path = None
         self._numbers.skip()
         self._forget()
@@ -214,7 +203,7 @@ class Acceptor:
         return [evolve(finding, event=self.events, state=self._response.state, expected=self._names_in_dialect(finding))]
 
     def _judge(self, body: Mapping[str, object], line: int | None) -> list[Finding]:
-        openai_body, self._transition, self._ref = body, None, None
+        openai_body, self.transition, self._locate = body, None, None
         findings: list[Finding] = []
         if self._dialect == OPEN_RESPONSES.name:
             findings += [Finding("R14", foreign)] if (foreign := _foreign(body)) else []
@@ -237,7 +226,7 @@ class Acceptor:
             findings += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body)
             self._errored_last = event is stream.ErrorEvent
         self.events += 1
-        located = findings if self._ref is None else [self._ref.locate(finding) for finding in findings]
+        located = findings if self._locate is None else map(self._locate, findings)
         return [
             evolve(
                 finding,
@@ -269,7 +258,7 @@ class Acceptor:
         index = body.get("output_index")
         item = self._items.items.get(index) if type(index) is int else None
         if item is not None and item.ended:
-            findings.append(item.ref.locate(Finding("R7", "comes after the item was done")))
+            findings.append(item.locate(Finding("R7", "comes after the item was done")))
         if item is not None:
             item.skip(name)
         return findings
@@ -314,7 +303,7 @@ class Acceptor:
             return [Finding("R4a", "comes before the response is created", expected=(_CREATED,))]
         following = _RESPONSE.step(self._response, name)
         if following is not None:
-            self._transition = (None, self._response, name, following)
+            self.transition = Transition(_RESPONSE, self._response, name, following)
         return []
 
     def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Finding]:
@@ -327,7 +316,7 @@ class Acceptor:
                 Finding("R1", "is not allowed here: the opening events come first and once", expected=self._response.legal)
             )
             following = _RESPONSE.union(self._response, _RESPONSE.after(name))
-        self._transition = (None, self._response, name, following)
+        self.transition = Transition(_RESPONSE, self._response, name, following)
         self._response = following
         if not readable:
             return findings
@@ -358,12 +347,13 @@ class Acceptor:
                 findings.append(Finding("R4", "an item begins after an error event"))
         if item is None:
             return findings
-        self._ref = item.ref
+        self._locate = item.locate
         ended = item.ended
         findings += self._items.check_address(item, event, body)
         before = item.node
         misplaced = item.move(name)
-        self._transition = (item, before, name, item.node)
+        status = item.status if event is stream.ItemDone else None  # of an item that is done again
+        transition = self.transition = Transition(item.automaton, before, name, item.node, item.index, status)
         if misplaced:
             findings.append(misplaced)
         if ended or (misplaced and event is stream.ItemAdded):
@@ -374,6 +364,8 @@ class Acceptor:
             item.forget()
         elif judge is not None:
             findings += judge(item, event, body)
+        if event is stream.ItemDone:
+            self.transition = evolve(transition, status=item.status)
         if not findings and type(body.get("delta")) is str:
             self._fast_path = _fast_path_for(item, event, body)
         return findings
@@ -398,7 +390,7 @@ def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[st
         return None
     blank = {field: None for field in ("delta", "sequence_number", "obfuscation") if field in body}
     indices = tuple(field for field in event.__struct_fields__ if field.endswith("_index"))
-    transition = (item, item.node, name, item.node)
+    transition = Transition(item.automaton, item.node, name, item.node, item.index)
     return _FastPath(blank, {**body, **blank}, text, indices, transition) if len(blank) > 1 else None
 
 

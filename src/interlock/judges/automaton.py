@@ -19,8 +19,7 @@ from typing import Final, TypeAlias
 from attrs import define, field, frozen
 
 from interlock.events.stream import EVENTS, PROGRESS, ItemAdded, ItemDone, OutputDone, StreamEvent, wire_name
-from interlock.fsm.lifecycle import Lifecycle
-from interlock.fsm.subjects import AnyItem, ResponseState
+from interlock.fsm.lifecycle import AnyItem, Lifecycle, ResponseState
 from interlock.fsm.table import Edge, reachable
 
 _DELTAS: Final = frozenset(name for name, event in EVENTS.items() if "delta" in event.__struct_fields__)
@@ -150,10 +149,6 @@ class Automaton:
         if next_node is None and event in node.moves:
             next_node = node.following[event] = self._node(node.moves[event])
         return next_node
-
-    def leads_to(self, node: AutomatonNode, event: str) -> bool:
-        """Return whether an event is legal at a node or anywhere after it."""
-        return event in self.reachable_from(node).moves
 
     def reachable_from(self, node: AutomatonNode) -> AutomatonNode:
         """Return the union of a node and all nodes after it."""

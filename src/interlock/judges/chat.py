@@ -13,8 +13,8 @@ from interlock.dialects.chat import CHAT, ChatEffect, ChatTransducer
 from interlock.events.chat import OLD_CALL
 from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members
 from interlock.events.rulebook import Finding, Rule, read_rows
-from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
 from interlock.judges.digests import quote
+from interlock.judges.judging import Body, DialectJudge, Indexed, transducer_automaton
 
 _RULES: Final = """
 C1|role|order|The first chunk of a choice has the role, and no other does.|Clients begin the message twice, or never.

@@ -1,28 +1,125 @@
-"""Compares the contents of events with earlier events (rules R1, R3, R4, R7 to R13, R15 and R18 of docs/evidence/rules.md).
+"""Compares the contents of events with their types, and with earlier events.
 
-`judge_opening` and `judge_end` check the response in the events that open and end a stream. `JUDGES` has a function for each
-event of an item that has content to compare. The function yields the findings of an event whose fields are valid, and updates the
-item's state.
+`check_fields` finds the deviations among the mismatches of an event and its type. `judge_opening` and `judge_end` check the
+response in the events that open and end a stream. `JUDGES` has a function for each event of an item that has content to compare.
+The function yields the findings of an event whose fields are valid, and updates the item's state.
+
+The rules are R1, R3, R4, R7 to R15 and R18 of docs/evidence/rules.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from attrs import evolve
 
 from interlock.events import stream
-from interlock.events.items import TEXTS, literals_of
+from interlock.events.items import ITEMS, TEXTS, literals_of
 from interlock.events.json import as_text, elements, members
+from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.rulebook import DEVIATIONS, Finding
-from interlock.events.stream import EVENTS, Place, StreamEvent, own_fields, wire_name
-from interlock.judges.digests import Digest, TextDigest, are_malformed, digest, digests, loose_digests, quote, value_at
+from interlock.events.shapes import Mismatch, name_of, param_of
+from interlock.events.stream import EVENTS, Place, StreamEvent, event_mismatches, own_fields, wire_name
+from interlock.judges.digests import (
+    Digest,
+    TextDigest,
+    are_malformed,
+    digest,
+    digests,
+    json_type,
+    loose_digests,
+    quote,
+    value_at,
+)
 from interlock.judges.stream_items import FINAL, ItemEnding, ItemOpening, TrackedItem, TrackedPart, is_own_text
 
 Body: TypeAlias = Mapping[str, object]
 ContentJudge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Iterator[Finding]]
+
+# The fields of events (R14).
+
+_OF_ANOTHER_LEVEL: Final = frozenset(
+    {
+        *("sequence_number", "output_index", "item_id", "content_index", "summary_index", "delta"),
+        *("logprobs", "response", "item", "part"),
+    }
+)
+"""Fields of events and of what they contain; on any other object they are errors, not vendor fields."""
+_NEWER: Final = frozenset(
+    {
+        *(("Response", name) for name in ("parallel_tool_calls", "tool_choice", "tools")),
+        *(("ResponseUsage", name) for name in ("input_tokens_details", "output_tokens_details")),
+    }
+)
+"""Fields that older services omit and no client requires."""
+_PARTS: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
+_KNOWN: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
+"""The types of items and parts in the API; in the wrong place they are errors, not unknown items."""
+_FREE: Final = frozenset({"attributes", "env"})
+"""The objects with arbitrary field names."""
+_NOUNS: Final = {"content": "part", "summary": "part"}
+
+
+def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[list[Finding], bool]:
+    """Check the fields of an event and of its item, part or response.
+
+    Returns:
+        The findings, and whether the other rules can read the fields.
+    """
+    differences = event_mismatches(event, body)
+    findings = [*map(_finding, differences)]
+    readable = all(
+        finding.deviation or mismatch.kind in {"unknown", "tag"} for finding, mismatch in zip(findings, differences, strict=True)
+    )
+    return findings, readable
+
+
+def is_unknown_part(body: Mapping[str, object]) -> bool:
+    """Return whether an event has a part of an unknown type."""
+    kind = as_text(members(body.get("part")).get("type"))
+    return bool(kind) and kind not in _PARTS
+
+
+def _finding(mismatch: Mismatch) -> Finding:
+    last = max(at for at, step in enumerate(mismatch.path) if isinstance(step, str))
+    above = [step for step in mismatch.path[:last] if isinstance(step, str)]
+    field, value = param_of(mismatch.path[last:]), mismatch.value
+    name = mismatch.type if mismatch.type.islower() or not above else above[-1]
+    deviation = _deviation(mismatch, field)
+    field = quote(field) if above and above[-1] in _FREE else field
+    if field == "type" and mismatch.kind != "unknown":
+        message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quote(value)}"
+    elif mismatch.kind == "unknown":
+        message = f"{name} has no field {quote(field)}"
+    elif mismatch.kind == "missing":
+        message = f"{name}: {field} is missing"
+    elif mismatch.kind == "value":
+        message = f"{name}: {field} is {quote(value)} instead of {mismatch.expected}"
+    else:
+        message = f"{name}: {field} is {json_type(value)}"
+    return Finding("R14", message, deviation)
+
+
+def _deviation(mismatch: Mismatch, field: str) -> str:
+    """Return the deviation of a mismatch; empty for an error."""
+    match mismatch.kind:
+        case "unknown" if field not in _OF_ANOTHER_LEVEL:
+            return "vendor-field"
+        case "null":
+            return "null"
+        case "type" if mismatch.path == ("logprobs",) and mismatch.value is None:
+            return "null"
+        case "tag" if mismatch.value not in _KNOWN:
+            return "unknown-item"
+        case "missing" if (mismatch.type, field) in _NEWER:
+            return "field-of-newer"
+        case _:
+            return ""
+
+
+# The events of items.
 
 _COMMANDS: Final = ("action", "commands")
 _COMMAND: Final = "command"
@@ -396,6 +493,9 @@ JUDGES: Final = {event: judge for event in EVENTS.values() if (judge := _find_ju
 """The function for each event with content."""
 
 
+# The response.
+
+
 def judge_opening(event: type[StreamEvent], response: Body) -> Iterator[Finding]:
     """Check the response of an event that opens the stream."""
     yield from _check_status(event, response, "R1")
@@ -442,7 +542,7 @@ def _check_failure(response: Body, status: object, items: Sequence[TrackedItem],
         if not item.ended:
             rule = "R7" if status == "completed" else "R4"
             deviation = "never-done" if item.is_complete_tool_list else ""
-            yield item.ref.locate(Finding(rule, f"item {item.index} is left open", deviation))
+            yield item.locate(Finding(rule, f"item {item.index} is left open", deviation))
 
 
 def _check_truncation(response: Body, status: object, items: Sequence[TrackedItem]) -> Iterator[Finding]:
@@ -456,9 +556,9 @@ def _check_truncation(response: Body, status: object, items: Sequence[TrackedIte
     for item in items:
         if item.status == "incomplete":
             if item is not items[-1]:
-                yield item.ref.locate(Finding("R12", f"item {item.index} is incomplete, but not the last"))
+                yield item.locate(Finding("R12", f"item {item.index} is incomplete, but not the last"))
             if status == "completed":
-                yield item.ref.locate(Finding("R12", f"the response is completed, but item {item.index} is incomplete"))
+                yield item.locate(Finding("R12", f"the response is completed, but item {item.index} is incomplete"))
 
 
 def _ends_in_call(output: Sequence[object]) -> bool:
@@ -486,7 +586,7 @@ def _check_output(
         differing = [name for name in {**ending.digests, **final_digests} if ending.digests.get(name) != final_digests.get(name)]
         if differing:
             message = f"output[{place}] differs from the done event of item {item.index}: {', '.join(map(repr, differing))}"
-            yield item.ref.locate(Finding("R13", message, _output_deviation(ending, final_item, differing)))
+            yield item.locate(Finding("R13", message, _output_deviation(ending, final_item, differing)))
 
 
 def _output_deviation(ending: ItemEnding, final_item: Body, differing: Sequence[str]) -> str:

@@ -10,12 +10,11 @@ from importlib import import_module
 from typing import Final
 
 from interlock.dialects import DIALECT_APIS, ApiName
-from interlock.events.decode import SseMessage
 from interlock.events.dialects import DialectName
 from interlock.events.json import elements, members, parse
 from interlock.events.rulebook import Rule
-from interlock.judges.dialect_judge import Body, DialectJudge
-from interlock.judges.judging import Judge, JudgedMessage, StreamDecoder, Verdict, read_body
+from interlock.events.sse import SseMessage
+from interlock.judges.judging import Body, DialectJudge, Judge, JudgedMessage, StreamDecoder, Verdict, read_body
 
 UNDECIDED: Final = 2**16
 """The most bytes that are read before a stream counts as one of the Responses API."""

@@ -14,8 +14,8 @@ from attrs import define, field
 from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransducer
 from interlock.events.json import EMPTY, as_text, is_array, is_object, members, parse
 from interlock.events.rulebook import Finding, Rule, read_rows
-from interlock.judges.dialect_judge import Body, DialectJudge, Indexed, transducer_automaton
 from interlock.judges.digests import quote
+from interlock.judges.judging import Body, DialectJudge, Indexed, transducer_automaton
 
 _RULES: Final = """
 M1|opening|order|`message_start` comes first and once, empty, with id, model and usage.|SDKs build the message from it.

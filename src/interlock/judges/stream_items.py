@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from interlock.events.items import ITEMS, statuses_of
+from interlock.events.items import ITEMS, literals_of
 from interlock.events.json import as_text, members
 from interlock.events.parts import OutputText
 from interlock.events.rulebook import DEVIATIONS, Finding
@@ -27,19 +27,6 @@ FINAL: Final = frozenset({"completed", "incomplete", "failed"})
 """The statuses of an item that has ended."""
 _KIND_OF: Final[Mapping[str, str]] = {item.prefix: kind for kind, item in ITEMS.items()}
 _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
-
-
-@frozen
-class ItemRef:
-    """An item, with its state before an event."""
-
-    id: str
-    kind: str | None
-    state: str
-
-    def locate(self, finding: Finding) -> Finding:
-        """Return a finding about this item, unless it is about another one."""
-        return finding if finding.item is not None else evolve(finding, item=self.id, kind=self.kind, state=self.state)
 
 
 @define(eq=False)
@@ -190,7 +177,7 @@ class TrackedItem:
     @property
     def statuses(self) -> tuple[str, ...]:
         """The statuses that the type of the item allows."""
-        return statuses_of(ITEMS[self.kind]) if self.kind in ITEMS else ()
+        return literals_of(ITEMS[self.kind], "status") if self.kind in ITEMS else ()
 
     @property
     def own_text(self) -> tuple[str, ...]:
@@ -198,9 +185,10 @@ class TrackedItem:
         return ITEMS[self.kind].text_path if self.kind in ITEMS else ()
 
     @property
-    def ref(self) -> ItemRef:
-        """A reference to the item, for findings."""
-        return ItemRef(self.id, self.kind or None, self.state)
+    def locate(self) -> Callable[[Finding], Finding]:
+        """Returns a finding about this item in its present state, unless the finding is about another one."""
+        item, kind, state = self.id, self.kind or None, self.state
+        return lambda finding: finding if finding.item is not None else evolve(finding, item=item, kind=kind, state=state)
 
     @property
     def is_complete_tool_list(self) -> bool:
@@ -259,7 +247,7 @@ class TrackedItem:
         legal = self.node.legal
         if event not in automaton.events:
             return Finding("R10", f"is not an event of {self.kind}", expected=legal)
-        if event in automaton.completions and automaton.leads_to(self.node, event):
+        if event in automaton.completions and event in automaton.reachable_from(self.node).moves:
             return Finding("R11", "reports the end of a tool that did not run", expected=legal)
         inside_part = bool(legal) and all(EVENTS[name].before in _PART_PLACES for name in legal)
         if inside_part or not _PART_PLACES.isdisjoint({EVENTS[event].before, EVENTS[event].after}):

@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from interlock.events.json import is_array
-from interlock.fsm.errors import DeclarationError
+from interlock.fsm.table import DeclarationError
 from interlock.parsers import Format, Tagged
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine

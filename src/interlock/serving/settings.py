@@ -20,7 +20,7 @@ from msgspec import Meta, Struct, inspect, structs
 
 from interlock.dialects import ApiName
 from interlock.events.dialects import DialectName
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 from interlock.serving.requests.logs import LogFormat
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS
 

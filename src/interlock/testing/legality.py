@@ -14,11 +14,10 @@ import orjson
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ITEMS, ItemKind, examples, required_fields, result_fields
 from interlock.events.json import dumps
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm import deltas
-from interlock.fsm.driver import ReadyCall, ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.judges import Acceptor, Finding, judge
 

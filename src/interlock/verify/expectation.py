@@ -16,20 +16,19 @@ import orjson
 from attrs import define, field
 
 from interlock.fsm import deltas
-from interlock.verify.inputs import MARK
-from interlock.verify.oracle import grammar
-from interlock.verify.oracle.grammar import spell
-from interlock.verify.oracle.orders import SERVER_MADE, TEXT_FIELDS, WHOLE
-from interlock.verify.oracle.stream_view import JsonObject
+from interlock.verify.oracle import LETTERS, ORDERS, RUNNING, SERVER_MADE, TEXT_FIELDS, WHOLE, JsonObject, spell
 
-_RUNNING: Final = {kind: f"response.{spell(letters[0])}" for kind, letters in grammar.RUNNING.items()}
+MARK: Final = "é"
+"""The text that the annotations of the proof refer to."""
+
+_RUNNING: Final = {kind: f"response.{spell(letters[0])}" for kind, letters in RUNNING.items()}
 """The event that reports a running tool (rule R11), by kind of item."""
 _RUNNING_EVENTS: Final = frozenset(_RUNNING.values())
 _TEXT: Final = {
     **{
         kind: name
-        for kind, orders in grammar.ORDERS.items()
-        for name, letter in grammar.LETTERS.items()
+        for kind, orders in ORDERS.items()
+        for name, letter in LETTERS.items()
         if name.endswith(".delta") and any(letter in order.pattern for order in orders.values())
     },
     "message": "response.output_text.delta",
@@ -43,12 +42,12 @@ _SUMMARY: Final = {"reasoning": "response.reasoning_summary_text.delta"}
 
 _CUT: Final = {
     kind: next((status for status in ("incomplete", "failed", "in_progress") if status in orders), "completed")
-    for kind, orders in grammar.ORDERS.items()
+    for kind, orders in ORDERS.items()
 }
 """The status of a truncated item, by kind; an item without any status counts as `completed`."""
 _FAILED: Final = {
-    kind: "failed" if "failed" in orders or f"response.{kind}.failed" in grammar.LETTERS else "completed"
-    for kind, orders in grammar.ORDERS.items()
+    kind: "failed" if "failed" in orders or f"response.{kind}.failed" in LETTERS else "completed"
+    for kind, orders in ORDERS.items()
 }
 """The status of a failed item, by kind."""
 

@@ -1,21 +1,25 @@
-"""The models of the server's processes: what each does, told by what has happened to it so far.
+"""The models of the server's processes: the behaviour of each table, told by what has happened so far instead of by states.
 
-`interlock.verify.model` compares the table of each process with its model.
+A model says in which past each trigger is possible, which effects it has then, and whether the process is over after it.
+`explore` fires every edge of a table in every state and past that it can reach, and compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from functools import cached_property
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from interlock.events.items import ITEMS, example
 from interlock.events.sse import SseWriter
 from interlock.fsm import deltas
-from interlock.fsm.driver import ReadyCall, ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
+from interlock.fsm.table import Table
 from interlock.serving.engines.upstream.connection_table import (
     UPSTREAM_CONNECTION,
     UpstreamConnectionEffect,
@@ -43,17 +47,169 @@ from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTri
 from interlock.serving.tools.container_table import CONTAINER, ContainerEffect, ContainerTrigger
 from interlock.verify import oracle
 from interlock.verify.expectation import decode
-from interlock.verify.inputs import SETTINGS
-from interlock.verify.model import AnyModel, Conditions, Model, Past, at, fact
+from interlock.verify.proof import SETTINGS, DeltaPath
 
-Deltas: TypeAlias = tuple[deltas.Delta, ...]
+T = TypeVar("T", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+P = TypeVar("P", bound="Past")
 
-_CALLS: Final[Sequence[Deltas]] = [
+
+def fact(*, on: AbstractSet[StrEnum], off: AbstractSet[StrEnum] = frozenset()) -> bool:
+    """Declare a fact that some triggers and effects make true, and others false; both at once make it true."""
+    value: bool = field(default=False, metadata={"on": on, "off": off})
+    return value
+
+
+@frozen
+class Past:
+    """What has happened to a process and still matters; a subclass has a field for each fact."""
+
+    def after(self, trigger: Any, effects: Sequence[Any]) -> Iterator[Self]:  # noqa: ANN401 - of any table
+        """Yield what the past can be after a trigger and its effects."""
+        happened = [trigger, *effects]
+        facts = [each for each in fields(type(self)) if each.metadata]
+        yield evolve(
+            self,
+            **{
+                each.name: _is_among(happened, each.metadata["on"])
+                or (getattr(self, each.name) and not _is_among(happened, each.metadata["off"]))
+                for each in facts
+            },
+        )
+
+    def faults(self) -> Iterable[str]:
+        """Return what is wrong with a process that is over."""
+        return ()
+
+    def excludes(self, _trigger: Any, /) -> bool:  # noqa: ANN401 - of any table
+        """Return whether a state that has this past must have no edge for a trigger that is not possible."""
+        return False
+
+
+def _is_among(happened: Iterable[StrEnum], members: Iterable[StrEnum]) -> bool:
+    """Return whether one of the members happened; a trigger and an effect of the same name are equal, but not identical."""
+    return any(one is member for one in happened for member in members)
+
+
+Conditions: TypeAlias = Mapping[T, Callable[[P], bool]]
+"""For each trigger, a condition on the past."""
+
+
+def at(*triggers: T) -> Mapping[T, Callable[[object], bool]]:
+    """Return conditions that every past meets."""
+    return dict.fromkeys(triggers, lambda _past: True)
+
+
+@frozen
+class Model(Generic[T, E, P]):
+    """The behaviour of a process.
+
+    Args:
+        table: The table that the model is about.
+        start: The past of a new process.
+        possible: When each trigger can fire. The table must have an edge for it then, and no others.
+        effects: When each trigger has an effect, by effect. A trigger with several has them in the order of this mapping.
+        over: When the process is over after a trigger.
+        owned: The triggers that only the owner of a lease fires, in a process that several others share.
+    """
+
+    table: Table[T, E]
+    start: P
+    possible: Conditions[T, P]
+    effects: Mapping[E, Conditions[T, P]]
+    over: Conditions[T, P]
+    owned: AbstractSet[T] = frozenset()
+
+    def effects_of(self, trigger: T, past: P) -> list[E]:
+        """Return the effects that a trigger must have."""
+        return [effect for effect, conditions in self.effects.items() if _holds(conditions, trigger, past)]
+
+    def ends(self, trigger: T, past: P) -> bool:
+        """Return whether the process is over after a trigger."""
+        return _holds(self.over, trigger, past)
+
+
+AnyModel: TypeAlias = Model[Any, Any, Any]
+
+
+def _holds(conditions: Conditions[T, P], trigger: T, past: P) -> bool:
+    return trigger in conditions and conditions[trigger](past)
+
+
+@frozen
+class Exploration:
+    """The result of comparing a table with its model."""
+
+    states: int
+    """How many pairs of a state and a past were reached."""
+    edges: int
+    """How many edges the table has."""
+    unfired: tuple[str, ...]
+    """The edges that never fired, as `state/trigger`."""
+    faults: tuple[str, ...]
+    """The differences, each after its edge."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the table does what the model says, and every edge fired."""
+        return not self.unfired and not self.faults
+
+
+def explore(model: Model[T, E, P], table: Table[T, E] | None = None) -> Exploration:
+    """Fire every edge in every reachable state and past, and compare the table with the model.
+
+    Args:
+        model: The model.
+        table: The table; by default, that of the model.
+    """
+    table = model.table if table is None else table
+    start = (table.states[table.initial], model.start)
+    waiting = deque([start])
+    seen = {start}
+    fired: set[tuple[str, T]] = set()
+    faults: dict[str, None] = {}
+    while waiting:
+        state, past = waiting.popleft()
+        possible = [trigger for trigger, condition in model.possible.items() if condition(past)]
+        surplus = [trigger for trigger in state.rows if trigger not in possible and past.excludes(trigger)]
+        faults.update((f"{state.name}/{trigger}: an edge that is not possible", None) for trigger in surplus)
+        for trigger in possible:
+            row = state.row_for(trigger, is_owner=trigger in model.owned)
+            if row is None:
+                faults[f"{state.name}: no edge for {trigger}"] = None
+                continue
+            dest, effects = row
+            edge = f"{state.name}/{trigger}"
+            fired.add((state.name, trigger))
+            if trigger in model.owned and state.row_for(trigger, is_owner=False) is not None:
+                faults[f"{edge}: fires for a process that is not the owner"] = None
+            expected = model.effects_of(trigger, past)
+            if [*effects] != expected:
+                faults[f"{edge}: {_list(effects)} instead of {_list(expected)}"] = None
+            ends = model.ends(trigger, past)
+            if ends is bool(dest.rows):
+                faults[f"{edge}: the process goes on instead of ending" if ends else f"{edge}: the process ends too soon"] = None
+            for place in ((dest, after) for after in past.after(trigger, expected)):
+                if place not in seen:
+                    seen.add(place)
+                    faults.update((f"{edge}: {fault}", None) for fault in (place[1].faults() if ends else ()))
+                    waiting.extend([place] if dest.rows and not ends else [])
+    unfired = [f"{edge.source}/{edge.trigger}" for edge in table.edges if (edge.source, edge.trigger) not in fired]
+    return Exploration(len(seen), len(table.edges), tuple(unfired), tuple(faults))
+
+
+def _list(effects: Collection[StrEnum]) -> str:
+    return f"[{', '.join(effects)}]"
+
+
+# The models.
+
+_CALLS: Final[Sequence[DeltaPath]] = [
     (deltas.Open(kind, example(kind)), "{}", deltas.Close()) for kind, item in ITEMS.items() if "arguments" in item.text_path
 ]
-_COMPACTION: Final[Deltas] = (deltas.Start(), deltas.Open("compaction"), deltas.Run("cmp_1"))
+_COMPACTION: Final[DeltaPath] = (deltas.Start(), deltas.Open("compaction"), deltas.Run("cmp_1"))
 
-_WORK: Final[Mapping[TurnEffect, Sequence[Deltas]]] = {
+_WORK: Final[Mapping[TurnEffect, Sequence[DeltaPath]]] = {
     TurnEffect.OPEN: [(), (deltas.Start(),), (deltas.Enqueue(),), (deltas.Enqueue(), deltas.Start())],
     TurnEffect.COMPACT: [
         (*_COMPACTION, deltas.Succeed("cmp_1", {"encrypted_content": "sealed"}), deltas.EndTurn("stop")),
@@ -88,7 +244,7 @@ class _Run(Past):
     settled: bool = fact(on={TurnTrigger.SETTLE})
     last: TurnEffect | None = None
     """The last effect."""
-    fed: Deltas = field(default=(), eq=False)
+    fed: DeltaPath = field(default=(), eq=False)
     """The deltas that were fed to the driver."""
     driver_facts: tuple[bool, bool, int] = field(init=False)
     """Whether the driver has emitted events, whether it has ended, and how many calls wait, up to 2."""
@@ -119,7 +275,7 @@ class _Run(Past):
     def excludes(self, trigger: TurnTrigger, /) -> bool:
         return trigger is not TurnTrigger.END and not self.driver.ended
 
-    def work(self, effect: TurnEffect) -> Iterator[Deltas]:
+    def work(self, effect: TurnEffect) -> Iterator[DeltaPath]:
         """Yield each work that an effect may do."""
         yield from _work_of_tools(self.driver.ready) if effect is TurnEffect.RUN else _WORK.get(effect, ((),))
 
@@ -131,7 +287,7 @@ class _Run(Past):
             yield "a refused request has a response"
 
 
-def _work_of_tools(ready: Sequence[ReadyCall]) -> Iterator[Deltas]:
+def _work_of_tools(ready: Sequence[ReadyCall]) -> Iterator[DeltaPath]:
     """Yield what may happen to the waiting calls."""
     started = [deltas.Run(call.id) for call in ready]
     ended = [deltas.Succeed(call.id) for call in ready]

@@ -17,7 +17,7 @@ from interlock.fsm import deltas
 from interlock.serving.cli.commands import app
 from interlock.serving.tools.container_table import ContainerEffect
 from interlock.verify import proof
-from interlock.verify.oracle.grammar import ORDERS
+from interlock.verify.oracle import ORDERS
 from interlock.verify.process_models import MODELS
 from interlock.verify.proof import Counterexample, Coverage, Proof, prove
 
@@ -59,7 +59,7 @@ def test_a_missing_row_of_the_oracle_is_named(run, monkeypatch):
     monkeypatch.delitem(ORDERS, "function_call")
     result = run()
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "ORDERS in verify/oracle/orders.py has no row for 'function_call'" in result.stderr
+    assert "ORDERS in verify/oracle.py has no row for 'function_call'" in result.stderr
 
 
 def test_a_counterexample_is_shown_with_its_path(run):

@@ -16,7 +16,7 @@ from one_run import begin_response
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import SequentialIds
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError

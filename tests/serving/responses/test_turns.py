@@ -14,7 +14,7 @@ from interlock.events.response_object import Response
 from interlock.events.sse import EventWriter
 from interlock.fsm import driver
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import SequentialIds
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines import engine as engines
 from interlock.serving.engines.engine import EngineOutput

@@ -12,7 +12,7 @@ from each import each
 from live.stored import KINDS, POSTGRES, SHARED, message, run, stored
 
 from interlock.embedding import random_id
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver

@@ -21,8 +21,7 @@ from one_run import begin_response
 
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Annotate, Close, EndPart, EndTurn, Finish, Open, Refusal, Text
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread, listen
 from interlock.serving.requests.create import read_request

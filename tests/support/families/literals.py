@@ -8,8 +8,7 @@ from typing import Final
 from attrs import evolve, frozen
 from table_mutations import changes
 
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.table import Edge, Table
+from interlock.fsm.table import DeclarationError, Edge, Table
 from interlock.parsers.families.literal_reader import LiteralReader
 from interlock.parsers.families.literals import (
     ELEMENTS,

@@ -29,8 +29,7 @@ from recovery.notation import Item, run
 from table_mutations import changes
 
 from interlock.fsm.deltas import FinishReason
-from interlock.fsm.errors import DeclarationError
-from interlock.fsm.table import Edge
+from interlock.fsm.table import DeclarationError, Edge
 from interlock.parsers import Chunk
 from interlock.parsers.families import SYNTAXES, FamilyParser, family
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger

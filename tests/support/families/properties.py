@@ -11,11 +11,10 @@ import orjson
 from attrs import evolve
 from recovery.notation import Item, items, run
 
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, ParserSettings, family
 from interlock.parsers.families.framing import FRAMING, Framing, Trigger

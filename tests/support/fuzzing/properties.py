@@ -16,8 +16,7 @@ from interlock.events.dialects import OPEN_RESPONSES
 from interlock.events.json import as_json, clean, dumps
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.fsm.deltas import Delta, Finish, Refusal, Succeed, Summary, Text
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.judges import judge
 from interlock.verify import oracle
 from interlock.verify.expectation import Expectation

@@ -17,7 +17,7 @@ from interlock.events.json import clean
 from interlock.fsm import deltas
 from interlock.fsm.deltas import Delta, FinishReason
 from interlock.fsm.driver import ResponseDriver
-from interlock.verify.inputs import FIELDS
+from interlock.verify.proof import FIELDS
 
 _TEXT = st.sampled_from(["a", "é", " ", "\n", "", '"}\\', "\u2028", "😀", "%d", "\ud800"]) | st.text(st.characters(), max_size=8)
 _NAMES = st.text("abc_.-é", min_size=1, max_size=4)

@@ -7,7 +7,7 @@ import httpx
 from interlock.dialects.chat import ChatTransducer
 from interlock.dialects.messages import MessagesTransducer
 from interlock.dialects.transducer import EntryWriter
-from interlock.events.decode import SseDecoder
+from interlock.events.sse import SseDecoder
 from interlock.fsm import SequentialIds, deltas
 from interlock.fsm.driver import ResponseDriver
 from interlock.judges.chat import check_chat

@@ -15,7 +15,7 @@ from attrs import frozen
 from open_responses_oracle import check_open_responses
 from websockets.sync.client import ClientConnection, connect
 
-from interlock.events.decode import SseDecoder
+from interlock.events.sse import SseDecoder
 
 PATIENCE: Final = 60
 DIALECT: Final = "open_responses"

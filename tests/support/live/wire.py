@@ -4,7 +4,7 @@ import json
 
 from open_responses_oracle import check_in
 
-from interlock.events.decode import SseDecoder
+from interlock.events.sse import SseDecoder
 
 
 def bodies(data, dialect="openai"):

@@ -13,11 +13,10 @@ import orjson
 from attrs import frozen
 from recovery.notation import encoding, items, run, tokens, words
 
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.parsers import Chunk, HarmonyParser, Routing
 from interlock.parsers.routing import Route
 from interlock.verify.oracle import check

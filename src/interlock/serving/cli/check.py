@@ -15,9 +15,9 @@ import msgspec
 from attrs import field, frozen
 
 from interlock.dialects import APIS, ApiName
-from interlock.events.decode import BOM
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps
+from interlock.events.sse import BOM
 from interlock.serving.cli.options import (
     UNUSABLE,
     SourceError,

@@ -16,7 +16,7 @@ from interlock.serving.cli.options import examples, fail, option_errors
 
 if TYPE_CHECKING:
     from interlock.diagram import Graph
-    from interlock.verify.model import Exploration
+    from interlock.verify.process_models import Exploration
     from interlock.verify.proof import Coverage, Proof
 
 
@@ -37,8 +37,7 @@ def verify(*, json: bool, open_items: int | None) -> None:
     """
     from rich.console import Console
 
-    from interlock.verify.model import explore
-    from interlock.verify.process_models import MODELS
+    from interlock.verify.process_models import MODELS, explore
     from interlock.verify.proof import OPEN_ITEMS, prove
 
     start = monotonic()

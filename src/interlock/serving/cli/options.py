@@ -27,7 +27,7 @@ from msgspec.inspect import FloatType, IntType
 
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import as_text, clean, elements, is_object, loads, members, parse
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 from interlock.serving import settings
 from interlock.serving.settings import Settings, read_settings
 

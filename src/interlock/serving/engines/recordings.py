@@ -28,13 +28,12 @@ from msgspec import Meta, Struct
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
 from interlock.events.json import as_json, as_text, elements, is_array, is_object, loads, members
-from interlock.events.resource import response_settings
+from interlock.events.response_object import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage
-from interlock.fsm.driver import ReadyCall, ResponseDriver
-from interlock.fsm.errors import InterlockError
-from interlock.fsm.ids import SequentialIds
+from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
+from interlock.fsm.table import InterlockError
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
 from interlock.serving.engines.engine import EngineOutput
 

@@ -17,7 +17,7 @@ from attrs import frozen
 from msgspec import Meta, Struct
 
 from interlock.events.json import elements, members
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 from interlock.parsers import Format, Tagged
 from interlock.serving.engines.prompt import is_client_output, is_from_user
 from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, read

@@ -33,7 +33,7 @@ from interlock.events.items import ITEMS
 from interlock.events.json import elements, is_array, members
 from interlock.events.response_object import InputTokens
 from interlock.fsm.deltas import Usage
-from interlock.fsm.subjects import usage_of
+from interlock.fsm.lifecycle import usage_of
 from interlock.parsers import parser_for
 from interlock.serving import metrics, traces
 from interlock.serving.http.answers import (

@@ -13,9 +13,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.events.decode import SseDecoder
 from interlock.events.json import dumps, loads, members
-from interlock.events.sse import CONTENT_TYPE
+from interlock.events.sse import CONTENT_TYPE, SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.script import ScriptStep

@@ -8,7 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 
 MAX_LISTED: Final = 20
 """The most models that an error names."""

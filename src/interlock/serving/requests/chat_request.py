@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from interlock.dialects.chat import ChatTransducer
-from interlock.events.call_extras import LONGEST, add_extras, extras_in, split_extras
+from interlock.events.chat import LONGEST, add_extras, extras_in, split_extras
 from interlock.events.items import CustomToolCall, CustomToolCallOutput, FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, as_text, elements, members, parse
 from interlock.events.parts import (

@@ -14,8 +14,14 @@ from msgspec.structs import replace
 
 from interlock.events import response_object as wire
 from interlock.events.json import elements, is_object, members
-from interlock.events.resource import drop_secrets, response_settings
-from interlock.events.response_object import ContextManagements, Conversation, Metadata, Parameters
+from interlock.events.response_object import (
+    ContextManagements,
+    Conversation,
+    Metadata,
+    Parameters,
+    drop_secrets,
+    response_settings,
+)
 from interlock.events.tools import JsonSchemaFormat
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow

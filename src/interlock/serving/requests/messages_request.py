@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from attrs import evolve
 from msgspec import Meta, Struct
 
-from interlock.events.call_extras import LONGEST
+from interlock.events.chat import LONGEST
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from attrs import define, field, frozen
 
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 
 T = TypeVar("T")
 

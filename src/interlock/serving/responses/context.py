@@ -12,9 +12,8 @@ from msgspec import to_builtins
 from interlock.embedding import now, random_id
 from interlock.events.response_object import InputTransformation
 from interlock.events.sse import Writer
-from interlock.fsm.driver import ResponseDriver
-from interlock.fsm.ids import Clock, Ids
-from interlock.fsm.subjects import FinalFields
+from interlock.fsm.driver import Clock, Ids, ResponseDriver
+from interlock.fsm.lifecycle import FinalFields
 from interlock.serving.engines.engine import Generation
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, add_ids

@@ -20,7 +20,7 @@ from attrs import field, frozen
 
 from interlock.events.json import dumps
 from interlock.events.response_object import InputTransformation
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem, summary_message, window
 from interlock.serving.requests.runtime import is_fault

@@ -14,7 +14,7 @@ from attrs import define, evolve, field, frozen
 from interlock.embedding import now, random_id
 from interlock.events.sse import Writer
 from interlock.fsm.deltas import Start
-from interlock.fsm.ids import Clock, Ids
+from interlock.fsm.driver import Clock, Ids
 from interlock.parsers import parser_for
 from interlock.serving.engines.engine import Engine, Generation, Turn
 from interlock.serving.engines.generation import Silence, fitting, prepare_later

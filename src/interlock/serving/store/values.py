@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, cast
 
 from attrs import field, frozen
 
-from interlock.fsm.errors import InterlockError
+from interlock.fsm.table import InterlockError
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.store.conversation_table import ConversationTrigger
 from interlock.serving.store.stored_table import STORED, StoredTrigger

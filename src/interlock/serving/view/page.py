@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
-from interlock.events.items import ITEMS, statuses_of
+from interlock.events.items import ITEMS, literals_of
 from interlock.events.stream import (
     EVENTS,
     ItemBracket,
@@ -99,7 +99,7 @@ def _write(event: type[StreamEvent]) -> Iterator[Mapping[str, object]]:
         yield from ({"op": "append", "from": "delta", "to": name, **place} for name in own_fields(whole) if name not in _BESIDE)
     elif last == "done" and (parts or event.__bases__[0] is ItemEvent):
         yield from ({"op": "set", "from": name, "to": name, **place} for name in fields)
-    elif any(last in statuses_of(item) and stem == f"response.{kind}" for kind, item in ITEMS.items()):
+    elif any(last in literals_of(item, "status") and stem == f"response.{kind}" for kind, item in ITEMS.items()):
         yield {"op": "status", "from": "", "to": "status", "value": last}
 
 

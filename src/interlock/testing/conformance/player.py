@@ -11,11 +11,11 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from interlock.events.decode import SseDecoder
 from interlock.events.json import as_text, dumps, is_array, is_object, members, parse
+from interlock.events.sse import SseDecoder
 from interlock.events.stream import TERMINAL, Completed
 from interlock.judges import AnyJudge, Severity, Verdict
-from interlock.judges.fields import check_fields
+from interlock.judges.contents import check_fields
 from interlock.serving.cli.options import ExchangeError, SlowAnswerError, exchange, printable
 from interlock.testing.conformance.answers import Body, TestedApi, parse_arguments, read_stream, read_whole
 from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result

@@ -9,7 +9,7 @@ from live.chunk_shapes import call, chunk
 from live.upstream import STALL, Reply, gateway, stream
 from live.wire import bodies
 
-from interlock.events.call_extras import LONGEST, add_extras, split_extras
+from interlock.events.chat import LONGEST, add_extras, split_extras
 
 GOOD = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 PNG = "data:image/png;base64,aGk="

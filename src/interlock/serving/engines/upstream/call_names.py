@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, evolve, field
 
-from interlock.events.call_extras import split_extras
+from interlock.events.chat import split_extras
 from interlock.events.items import ITEMS, required_fields
 from interlock.parsers.routing import Route, Routing, flat_name
 from interlock.serving.requests.input_items import JsonItem, short_id

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, field
 
-from interlock.events.call_extras import split_extras
+from interlock.events.chat import split_extras
 from interlock.events.items import ITEMS
 from interlock.events.json import as_text, elements, is_array, members, parse
 from interlock.parsers.chat_deltas import REASONING_DETAILS

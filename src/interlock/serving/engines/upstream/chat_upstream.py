@@ -13,8 +13,7 @@ from msgspec.json import Decoder
 from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
-from interlock.events.call_extras import add_extras, extras_in, split_extras
-from interlock.events.chat import OLD_CALL
+from interlock.events.chat import OLD_CALL, add_extras, extras_in, split_extras
 from interlock.events.json import as_text, elements, members
 from interlock.events.parts import Json
 from interlock.fsm.deltas import Delta, Open, Usage

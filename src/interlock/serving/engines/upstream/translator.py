@@ -66,7 +66,7 @@ class Upstream:
 
     @property
     def origin(self) -> str:
-        """Names the service in the extras of calls (`interlock.events.call_extras`)."""
+        """Names the service in the extras of calls (`interlock.events.chat`)."""
         return sha256(self.client.url.encode()).hexdigest()[:8]
 
     def fit(self, call_id: str) -> str:

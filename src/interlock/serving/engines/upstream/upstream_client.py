@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import orjson
 from attrs import define, evolve, field, frozen
 
-from interlock.events.decode import BOM
 from interlock.events.json import dumps, is_array, members, parse
+from interlock.events.sse import BOM
 from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 

@@ -1,30 +1,277 @@
-"""The rules of docs/evidence/rules.md, as functions that yield the findings of a stream.
+"""An independent validator of full streams, written from the rules of docs/evidence/rules.md alone.
 
-The rules in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_fields` checks.
+It does not import the lifecycles, the driver, the other judges or the SDK. It states the rules as regular expressions over the
+names of an item's events and as equations between values, so that it does not repeat an error of the lifecycles. The types of
+fields (R14) are those of the events, which a test compares with the SDK's. It checks R1 to R15 and R18, except framing (R5),
+because it reads event bodies instead of bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import define, frozen
 
 from interlock.events.items import ITEMS
 from interlock.events.json import elements, members
 from interlock.events.rulebook import Finding
 from interlock.events.shapes import Mismatch, param_of
 from interlock.events.stream import EVENTS, event_mismatches
-from interlock.verify.oracle.grammar import IN_PARTS, LETTERS, ORDERS, PARTS, RUNNING, TOOL_EVENTS, spell
-from interlock.verify.oracle.orders import TEXT_FIELDS, WHOLE
-from interlock.verify.oracle.stream_view import (
-    ADDED,
-    DONE,
-    TERMINAL,
-    ItemView,
-    JsonObject,
-    Stream,
+
+# The order of the events of each kind of item, and where their contents are, by hand.
+
+_TEXT: Final = "content_part.added (output_text.delta | output_text.annotation.added)* output_text.done content_part.done"
+_REFUSAL: Final = "content_part.added refusal.delta* refusal.done content_part.done"
+_REASONED: Final = "content_part.added reasoning_text.delta* reasoning_text.done content_part.done"
+_SUMMARIZED: Final = (
+    "reasoning_summary_part.added reasoning_summary_text.delta* reasoning_summary_text.done reasoning_summary_part.done"
 )
+_COMMAND: Final = "shell_call_command.added shell_call_command.delta* shell_call_command.done"
+_ANY_PARTS: Final = f"({_TEXT} | {_REFUSAL} | {_REASONED} | {_SUMMARIZED} | {_COMMAND})*"
+"""A sequence of complete parts (R8)."""
+
+WHOLE: Final = frozenset(
+    {
+        *("apply_patch_call_output", "local_shell_call_output", "computer_call_output", "tool_search_output"),
+        *("program_output", "function_call_output", "custom_tool_call_output", "mcp_approval_response", "additional_tools"),
+        *("agent_message", "multi_agent_call", "multi_agent_call_output"),
+    }
+)
+"""The kinds of items that may be added with a result and any status; they have no events between `added` and `done`."""
+
+TEXT_FIELDS: Final = {
+    "function_call": "arguments",
+    "mcp_call": "arguments",
+    "custom_tool_call": "input",
+    "code_interpreter_call": "code",
+    "apply_patch_call": "diff",
+}
+"""The field that holds the text, by kind of item whose text has no parts (R9)."""
+SERVER_MADE: Final = frozenset({"mcp_list_tools", "shell_call_output", "compaction"})
+"""The kinds that only the server makes; the model writes none of their content."""
+
+_CODE: Final = "added code_interpreter_call.in_progress code_interpreter_call_code.delta* code_interpreter_call_code.done"
+_MCP: Final = "added mcp_call.in_progress (mcp_call_arguments.delta | mcp_call.in_progress)* > mcp_call_arguments.done"
+"""An approved call may be in progress twice; `r10_lifecycle` counts these events."""
+_ARGUMENTS: Final = "added function_call_arguments.delta* function_call_arguments.done done"
+_INPUT: Final = "added custom_tool_call_input.delta* custom_tool_call_input.done done"
+_LIST: Final = "added mcp_list_tools.in_progress"
+_IMAGE: Final = "added image_generation_call.in_progress"
+_IMAGES: Final = "image_generation_call.generating image_generation_call.partial_image*"
+_MESSAGE: Final = f"added ({_TEXT} | {_REFUSAL})* done"
+_REASONING: Final = f"added ({_REASONED} | {_SUMMARIZED})* done"
+
+
+def _searches(call: str) -> dict[str | None, str]:
+    """Return the orders of events of a hosted search, by final status."""
+    return {
+        "completed": f"added {call}.in_progress > {call}.searching {call}.completed done",
+        "failed": f"added {call}.in_progress ({call}.searching)? done",
+        "incomplete": f"added {call}.in_progress done",
+    }
+
+
+_PATCH: Final = (
+    "added (apply_patch_call_operation_diff.delta apply_patch_call_operation_diff.delta* apply_patch_call_operation_diff.done"
+    " | apply_patch_call_operation_diff.done)? done"
+)
+_SHELL: Final = f"added ({_COMMAND})* done"
+_PRINTED: Final = "added (shell_call_output_content.delta* shell_call_output_content.done)* done"
+_NO_EVENTS: Final = "added done"
+_ENDS: Final = ("completed", "incomplete")
+_ORDERS: Final[dict[str, dict[str | None, str]]] = {
+    "reasoning": {"completed": _REASONING, "incomplete": _REASONING, None: _REASONING},
+    "message": {"completed": _MESSAGE, "incomplete": _MESSAGE},
+    "function_call": {"completed": _ARGUMENTS, "incomplete": _ARGUMENTS},
+    "custom_tool_call": {"completed": _INPUT, "incomplete": _INPUT, None: _INPUT},
+    "mcp_call": {
+        "completed": f"{_MCP} mcp_call.completed done",
+        "failed": f"{_MCP} mcp_call.failed done",
+        "incomplete": f"{_MCP} done",
+        None: f"{_MCP} (mcp_call.completed | mcp_call.failed)? done",
+    },
+    "mcp_list_tools": {None: f"{_LIST} (mcp_list_tools.completed | mcp_list_tools.failed) done"},
+    "mcp_approval_request": {None: "added done"},
+    "code_interpreter_call": {
+        "completed": f"{_CODE} > code_interpreter_call.interpreting code_interpreter_call.completed done",
+        "failed": f"{_CODE} (code_interpreter_call.interpreting)? done",
+        "incomplete": f"{_CODE} done",
+    },
+    "web_search_call": _searches("web_search_call"),
+    "file_search_call": _searches("file_search_call"),
+    "image_generation_call": {
+        "completed": f"{_IMAGE} > {_IMAGES} image_generation_call.completed done",
+        "failed": f"{_IMAGE} ({_IMAGES})? done",
+    },
+    "apply_patch_call": {"completed": _PATCH, "in_progress": _PATCH},
+    "shell_call": dict.fromkeys(_ENDS, _SHELL),
+    "shell_call_output": dict.fromkeys(_ENDS, _PRINTED),
+    "local_shell_call": dict.fromkeys(_ENDS, _NO_EVENTS),
+    "computer_call": dict.fromkeys(_ENDS, _NO_EVENTS),
+    "tool_search_call": dict.fromkeys(_ENDS, _NO_EVENTS),
+    "program": {None: _NO_EVENTS},
+    "compaction": {None: "added > compaction.compacting? done"},
+    **{kind: dict.fromkeys((None, "in_progress", "completed", "incomplete", "failed"), _NO_EVENTS) for kind in sorted(WHOLE)},
+}
+"""The order of events by kind of item and final status, which is None for an item without one.
+
+An expression has event names without the leading `response.`; `added` and `done` stand for `response.output_item.added` and
+`.done`. `>` precedes the events that the tool of a hosted call causes: the first starts the tool, and the last before `done`
+completes it.
+"""
+
+_MORE_EVENTS: Final = {
+    "mcp_list_tools": "mcp_list_tools.completed mcp_list_tools.failed",
+    "shell_call_output": "shell_call_output_content.delta shell_call_output_content.done",
+}
+"""The events that a tool causes which does not start with an event, by kind of item."""
+
+# The orders as regular expressions: each name becomes a letter, so an item's events form a word.
+
+_NAME: Final = r"[a-z_.]+"
+"""Matches the name of an event in an expression."""
+_NAMES: Final = [name for name in EVENTS if name.count(".") > 1]
+LETTERS: Final = {name: chr(0xE000 + number) for number, name in enumerate(_NAMES)}
+"""The letter of each event of an item, from Unicode's private use area."""
+_SHORT: Final = {name.removeprefix("response.").removeprefix("output_item."): letter for name, letter in LETTERS.items()}
+_NAME_OF: Final = {letter: name for name, letter in _SHORT.items()}
+
+
+def spell(word: str) -> str:
+    """Return the event names of a word."""
+    return " · ".join(_NAME_OF[letter] for letter in word)
+
+
+def _letter(name: str) -> str:
+    if name not in _SHORT:
+        raise ValueError(f"a row of ORDERS names 'response.{name}', which is not an event")
+    return _SHORT[name]
+
+
+def _of_tool(order: str) -> list[str]:
+    """Return the names of the events that a tool causes, and `done`; none for an order without a tool."""
+    return re.findall(_NAME, order.partition(">")[2])
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    """Compile an expression over event names."""
+    return re.compile(re.sub(r"[\s>]+", "", re.sub(_NAME, lambda name: _letter(name[0]), text)))
+
+
+PARTS: Final = _expression(_ANY_PARTS)
+"""A sequence of complete parts (R8)."""
+IN_PARTS: Final = str.maketrans(dict.fromkeys(set(LETTERS.values()) - {_SHORT[name] for name in re.findall(_NAME, _ANY_PARTS)}))
+"""A table for `str.translate` that removes all letters except part events."""
+
+ORDERS: Final = {kind: {status: _expression(text) for status, text in row.items()} for kind, row in _ORDERS.items()}
+"""The order of events by kind of item and final status, which is None for an item without one."""
+
+RUNNING: Final = {
+    kind: tuple(_letter(name) for name in dict.fromkeys((names[0], names[-1])))
+    for kind, row in _ORDERS.items()
+    if (names := _of_tool(row.get("completed", row.get(None, "")))[:-1])
+}
+"""The event that starts the tool of a hosted call, and the event that completes it if there is one, by kind (R11)."""
+
+TOOL_EVENTS: Final = {
+    kind: {_letter(name) for order in _ORDERS[kind].values() for name in _of_tool(order)} for kind in RUNNING
+} | {kind: {_letter(name) for name in f"{names} done".split()} for kind, names in _MORE_EVENTS.items()}
+"""The events that an item's tool causes, and `done`, by kind; only these may come after a later item begins."""
+
+
+# A stream in OpenAI's dialect, split into its items.
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""A JSON object; `r14_fields` checks its types before the rules in `SOUND_SHAPE` read it."""
+
+ADDED = LETTERS["response.output_item.added"]
+DONE = LETTERS["response.output_item.done"]
+TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+@define
+class ItemView:
+    """The events of one output index.
+
+    Args:
+        index: The `output_index`.
+        kind: The type of the item in `added`.
+        added: The item in the first `response.output_item.added`.
+        done: The item in the last `response.output_item.done`; None without one.
+        events: The events, each with its position in the stream.
+        word: The events as a word of the grammar's letters.
+    """
+
+    index: int
+    kind: str
+    added: JsonObject
+    done: JsonObject | None
+    events: list[tuple[int, JsonObject]]
+    word: str
+
+    @property
+    def texts(self) -> list[str]:
+        """The deltas that are text."""
+        return [body["delta"] for _, body in self.events if isinstance(body.get("delta"), str)]
+
+    def about(self, subject: str) -> list[tuple[int, JsonObject]]:
+        """Return the events `response.SUBJECT.*`, each with its position in the stream."""
+        return [(place, body) for place, body in self.events if body["type"].startswith(f"response.{subject}.")]
+
+    @property
+    def at(self) -> int:
+        """The position of its first event."""
+        return self.events[0][0]
+
+    @property
+    def end(self) -> int:
+        """The position of its last event."""
+        return self.events[-1][0]
+
+
+@frozen
+class Stream:
+    """A full stream.
+
+    Args:
+        events: The bodies of the events.
+        names: The types of the events; an empty string for a body without a type.
+        items: The items, in the order in which they were added.
+        orphans: The events that precede the `added` of their item, each with its position.
+    """
+
+    events: Sequence[JsonObject]
+    names: Sequence[str]
+    items: Sequence[ItemView]
+    orphans: Sequence[tuple[int, JsonObject]]
+
+    @classmethod
+    def of(cls, events: Sequence[JsonObject]) -> Stream:
+        """Split a stream into its items; an event without an integer `output_index` belongs to none."""
+        names = [name if isinstance(name := body.get("type"), str) else "" for body in events]
+        items: dict[int, ItemView] = {}
+        orphans: list[tuple[int, JsonObject]] = []
+        for place, (name, body) in enumerate(zip(names, events, strict=True)):
+            letter, index = LETTERS.get(name), body.get("output_index")
+            if letter is None or not isinstance(index, int):
+                continue
+            item = items.get(index)
+            if item is None and letter != ADDED:
+                orphans.append((place, body))
+                continue
+            if item is None:
+                about = members(body.get("item"))
+                item = items[index] = ItemView(index, str(about.get("type")), about, None, [], "")
+            item.events.append((place, body))
+            item.word += letter
+            if letter == DONE:
+                item.done = members(body.get("item"))
+        return cls(events, names, list(items.values()), orphans)
+
+
+# The rules. Those in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_fields` checks.
 
 OracleRule: TypeAlias = Callable[[Stream], Iterator[Finding]]
 
@@ -184,7 +431,6 @@ class _PartEvents:
 
     @property
     def added(self) -> JsonObject:
-        """The event that begins the part."""
         return self.events[0][1]
 
     @property
@@ -194,22 +440,18 @@ class _PartEvents:
 
     @property
     def done(self) -> JsonObject:
-        """The event that ends the part."""
         return self.events[-1][1]
 
     @property
     def deltas(self) -> list[JsonObject]:
-        """The events with deltas of its text."""
         return [body for _, body in self.events if "delta" in body]
 
     @property
     def annotations(self) -> list[JsonObject]:
-        """The events that annotate its text."""
         return [body for _, body in self.events if body["type"] == _ANNOTATION]
 
     @property
     def end(self) -> int:
-        """The position of its last event."""
         return self.events[-1][0]
 
 
@@ -579,3 +821,15 @@ SOUND_SHAPE: Final[tuple[OracleRule, ...]] = (
     r15_logprobs,
     r18_empties,
 )
+
+
+def check(events: Sequence[JsonObject], *, valid: int = 0) -> list[Finding]:
+    """Validate the bodies of all events of one response, in OpenAI's dialect.
+
+    If a field is missing or has a wrong type, only the fields, the numbering, the opening and the ending are checked, because the
+    other rules assume valid types. The first `valid` events are known to have valid fields.
+    """
+    malformed, unknown = r14_fields(events, valid)
+    stream = Stream.of(events)
+    rules = ANY_SHAPE if malformed else (*ANY_SHAPE, *SOUND_SHAPE)
+    return [*malformed, *(finding for rule in rules for finding in rule(stream)), *unknown]
