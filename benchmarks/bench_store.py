@@ -27,7 +27,9 @@ from store_fleet.kinds import postgres_server
 from store_fleet.loads import ask_at_once, first_events, stream_at_once
 from store_stream import streamed
 
-from interlock.serving.store import Lease, ResponseStore, StoredResponse, open_store
+from interlock.serving.store import open_store
+from interlock.serving.store.response_store import ResponseStore
+from interlock.serving.store.values import Lease, StoredResponse
 
 OUT: Final = Path(__file__).parent / "out" / "store.json"
 FRAME: Final = b"event: response.output_text.delta\ndata: " + b"x" * 211 + b"\n\n"

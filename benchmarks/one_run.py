@@ -16,12 +16,12 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.run import ResponseRun
+from interlock.serving.responses.run import RequestContext, ResponseRun
 from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import PendingRun, ResponseService
-from interlock.serving.store import MemoryStore, StoredResponse
-from interlock.serving.tools.tool_runner import NullTools, ToolRunner
+from interlock.serving.store.sqlite import MemoryStore
+from interlock.serving.store.values import StoredResponse
+from interlock.serving.tools.hosting import NullTools, ToolRunner
 
 __all__ = ["OneRun", "begin_response"]
 

@@ -33,7 +33,7 @@ from interlock.serving.engines.upstream.translator import Upstream
 from interlock.serving.engines.upstream.upstream_client import UpstreamClient
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
-from interlock.serving.tools.tool_runner import NullTools
+from interlock.serving.tools.hosting import NullTools
 
 PACKAGE: Final = str(Path(interlock.__file__).parent)
 BODY: Final = json.dumps({"model": "m", "input": "Hello", "stream": True}).encode()

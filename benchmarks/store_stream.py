@@ -23,10 +23,12 @@ from interlock.events.sse import SseWriter
 from interlock.parsers import Chunk, Format
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.archive import Archive, Tail
+from interlock.serving.responses.archive import Archive, follow
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.store import ResponseStore, StoredResponse, open_store
+from interlock.serving.responses.run import RequestContext
+from interlock.serving.store import open_store
+from interlock.serving.store.response_store import ResponseStore
+from interlock.serving.store.values import StoredResponse
 
 __all__ = ["streamed"]
 
@@ -110,7 +112,7 @@ async def _background(store: ResponseStore) -> None:
     run = _run(None)
     background_registry = BackgroundRegistry(Archive(store))
     queued = await background_registry.begin(run)
-    async for frames in Tail(store, "", queued.id, "reader").frames():
+    async for frames in follow(store, "", queued.id, owner="reader", poll=1.0):
         b"".join(frames)
     await background_registry.wait(60)
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from interlock.judges import ApiName
-from interlock.testing.conformance.command import headers_of, report_of
+from interlock.testing.conformance.commands import headers_of, report_of
 from interlock.testing.conformance.player import NoAccessError, Player
 
 ROOT: Final = Path(__file__).parents[2]

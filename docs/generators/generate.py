@@ -44,11 +44,11 @@ from interlock.serving.engines.upstream import connection_table as upstream_conn
 from interlock.serving.engines.vllm.plugin import FIELDS as PLUGIN_FIELDS
 from interlock.serving.http import tables
 from interlock.serving.requests import input_items
-from interlock.serving.responses import background_table as background
+from interlock.serving.responses import background_response as background
 from interlock.serving.responses import turns_table as turns
-from interlock.serving.store import conversation_table as conversation
-from interlock.serving.store import stored_table as stored
-from interlock.serving.tools import container_table as container
+from interlock.serving.store import tables as conversation
+from interlock.serving.store import tables as stored
+from interlock.serving.tools import code_interpreter as container
 
 ROOT = Path(__file__).parents[2]
 

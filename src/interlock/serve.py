@@ -8,8 +8,7 @@ try:
     from interlock.serving.requests.input_items import text_of
     from interlock.serving.settings import ModelFacts, Settings, SettingsError
     from interlock.serving.store import open_store
-    from interlock.serving.tools.hosting import ToolServers
-    from interlock.serving.tools.tool_runner import LocalTool, ToolRunner, ToolSession
+    from interlock.serving.tools.hosting import LocalTool, ToolRunner, ToolServers, ToolSession
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"interlock.serve needs {error.name}: pip install 'interlock[serve]' (in a checkout, '.[serve]')", name=error.name

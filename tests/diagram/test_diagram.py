@@ -19,9 +19,9 @@ from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
 from interlock.serving.cli.machines import process_graphs, stream_graphs
-from interlock.serving.responses.background_table import BACKGROUND
+from interlock.serving.responses.background_response import BACKGROUND
 from interlock.serving.responses.turns_table import TURNS
-from interlock.serving.store.stored_table import STORED
+from interlock.serving.store.tables import STORED
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
 SCREEN = (1400, 900)  # pixels

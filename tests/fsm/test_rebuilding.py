@@ -30,9 +30,9 @@ from interlock.fsm.deltas import (
 from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.serving.engines.recordings import read, replay_frames
-from interlock.testing.legality import findings
-from interlock.testing.legality import frames as written
 from interlock.testing.strategies import legal_streams
+from interlock.testing.streams import findings
+from interlock.testing.streams import frames as written
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "corpus" / "recordings").glob("*.jsonl"))
 LOST = Fault("server_error", "The server that made the response was lost.")

@@ -7,7 +7,7 @@ import pytest
 from each import each
 
 from interlock.judges import DEVIATIONS, Acceptor, judge
-from interlock.testing.mutations import renumber
+from interlock.testing.streams import renumber
 
 OBSERVED = sorted((Path(__file__).parents[1] / "corpus" / "observed").glob("*.sse"))
 OPTIONAL = {"error", "response.queued", "response.image_generation_call.partial_image"}

@@ -64,7 +64,7 @@ assert "openai" not in sys.modules
     "without the SDK, all but the conversion is imported": """
 import sys
 sys.modules["openai"] = None
-import interlock.events, interlock.judges, interlock.parsers, interlock.embedding, interlock.testing.legality
+import interlock.events, interlock.judges, interlock.parsers, interlock.embedding, interlock.testing.streams
 """,
     "without OpenTelemetry there are no spans": """
 import sys
@@ -83,7 +83,8 @@ assert headers == {}
 import sys
 sys.modules["apsw"] = None
 import interlock.serving.http.app, interlock.serving.engines.vllm.plugin
-from interlock.serving.store import StoreUnusable, open_store
+from interlock.serving.store.values import StoreUnusable
+from interlock.serving.store import open_store
 try:
     open_store()
 except StoreUnusable as error:
@@ -144,7 +145,7 @@ from interlock.fsm.deltas import Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.embedding import now, random_id
 from interlock.serving.responses.archive import _resume_driver
-from interlock.serving.store import StoredResponse
+from interlock.serving.store.values import StoredResponse
 
 driver = ResponseDriver(response_settings({"model": "any"}), writer=SseWriter(), ids=random_id, clock=now)
 frames = driver.feed([Start(), Fault("server_error", "It failed.")])

@@ -9,8 +9,7 @@ from playing import body
 from turns import Turn
 
 from interlock.dialects import ApiName
-from interlock.testing.conformance.answers import Output, parse_arguments, read_stream, read_whole
-from interlock.testing.conformance.requests import PATHS
+from interlock.testing.conformance.apis import PATHS, Output, parse_arguments, read_stream, read_whole
 
 __all__ = ["PATHS", "STREAMED", "is_same", "matches", "read_stream", "read_whole", "request"]
 

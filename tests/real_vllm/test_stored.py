@@ -20,7 +20,8 @@ from turns import Turn
 
 from interlock.events.sse import DONE_FRAME
 from interlock.serving.responses.archive import Archive
-from interlock.serving.store import SHARED, open_store
+from interlock.serving.store import open_store
+from interlock.serving.store.values import SHARED
 
 pytestmark = pytest.mark.parametrize("server", ["shared"], indirect=True)
 
@@ -154,6 +155,6 @@ async def read_here(names):
     streams = []
     for name in names:
         tail = await archive.tail(SHARED, await archive.get(SHARED, name))
-        streams.append(b"".join([frame async for frames in tail.frames() for frame in frames]) + DONE_FRAME)
+        streams.append(b"".join([frame async for frames in tail for frame in frames]) + DONE_FRAME)
     await archive.store.close()
     return streams

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from interlock.parsers.families import SYNTAXES
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
-from interlock.testing.conformance.answers import Output
+from interlock.testing.conformance.apis import Output
 
 FUNCTION: Final = {
     "type": "function",

@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 
-from interlock.testing.legality import Body, Chance
-from interlock.testing.mutations import renumber
+from interlock.testing.streams import Body, Chance, renumber
 
 _Path: TypeAlias = tuple[str | int, ...]
 

@@ -11,7 +11,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from interlock.events.conversion import to_openai
 from interlock.events.sse import SseDecoder
 from interlock.testing import ENDINGS, KINDS, RULES, assert_legal, broken_streams, findings, frames, legal_streams, sse_bytes
-from interlock.testing.mutations import MUTATIONS
+from interlock.testing.streams import MUTATIONS
 from interlock.verify import oracle
 
 pytestmark = pytest.mark.long

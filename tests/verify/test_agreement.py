@@ -22,8 +22,7 @@ from interlock.fsm import Finish, Open, ResponseDriver, SequentialIds, Start
 from interlock.fsm.deltas import EndOutput, EndTurn, Progress, Succeed
 from interlock.judges import Acceptor
 from interlock.testing import findings
-from interlock.testing.legality import stream
-from interlock.testing.mutations import renumber
+from interlock.testing.streams import renumber, stream
 
 STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))

@@ -17,8 +17,8 @@ from interlock.fsm.lifecycle import ItemState, Subject
 from interlock.fsm.lifecycles import DECLARED
 from interlock.fsm.table import DeclarationError, Edge, Machine
 from interlock.serving.responses.turns_table import TurnEffect, TurnTrigger
-from interlock.serving.store.stored_table import StoredTrigger
-from interlock.serving.tools.container_table import ContainerEffect, ContainerTrigger
+from interlock.serving.store.tables import StoredTrigger
+from interlock.serving.tools.code_interpreter import ContainerEffect, ContainerTrigger
 from interlock.verify.expectation import Expectation
 from interlock.verify.oracle import ORDERS, RUNNING
 from interlock.verify.process_models import MODELS, explore

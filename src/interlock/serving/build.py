@@ -23,10 +23,10 @@ from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import ResponseService
 from interlock.serving.settings import Settings
-from interlock.serving.store import ResponseStore, open_store
+from interlock.serving.store import open_store
+from interlock.serving.store.response_store import ResponseStore
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.hosting import ToolServers
-from interlock.serving.tools.tool_runner import LocalTool, ToolRunner
+from interlock.serving.tools.hosting import LocalTool, ToolRunner, ToolServers
 
 EXPOSED_HEADERS: Final = ("x-request-id", "request-id", "retry-after")
 """The headers of answers that pages of other origins may read."""

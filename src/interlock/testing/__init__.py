@@ -3,9 +3,8 @@
 The strategies need Hypothesis, and the mock the server; both are imported at first use. `docs/guides/testing.md` fuzzes a client
 with the strategies, and `docs/guides/mock.md` describes the mock.
 
-    legality       an assertion that a stream is legal, and legal streams of random deltas
+    streams        an assertion that a stream is legal, legal streams of random deltas, and ways to break one, by rule
     strategies     legal and broken streams for Hypothesis
-    mutations      ways to break a stream, by rule
     mock           a server whose answers a test scripts
     conformance    requests to any server, whose answers are judged
     pytest_plugin  the fixture `interlock`
@@ -18,10 +17,9 @@ from typing import TYPE_CHECKING
 from interlock.lazy import exporter
 
 if TYPE_CHECKING:
-    from interlock.testing.legality import ENDINGS, KINDS, assert_legal, findings, frames
     from interlock.testing.mock import Mock, MockRequest, MockServer, Scenario
-    from interlock.testing.mutations import RULES
     from interlock.testing.strategies import Broken, broken_streams, legal_streams, sse_bytes
+    from interlock.testing.streams import ENDINGS, KINDS, RULES, assert_legal, findings, frames
 
 __all__ = [
     "ENDINGS",
@@ -43,12 +41,11 @@ __all__ = [
 _HOMES = {
     "mock": ("Mock", "MockRequest", "MockServer", "Scenario"),
     "strategies": ("Broken", "broken_streams", "legal_streams", "sse_bytes"),
-    "mutations": ("RULES",),
 }
-"""The modules that define these names; `legality` defines the others."""
+"""The modules that define these names; `streams` defines the others."""
 
 
 def __getattr__(name: str) -> object:
     """Import a name from its module, and no other module: each run of pytest imports this package, for its plugin."""
-    home = next((home for home, names in _HOMES.items() if name in names), "legality")
+    home = next((home for home, names in _HOMES.items() if name in names), "streams")
     return exporter(__name__, __all__, [f"{__name__}.{home}"])(name)

@@ -22,7 +22,7 @@ from interlock.events.json import as_text, dumps, loads, members, parse
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.events.stream import TERMINAL
 from interlock.judges import AnyJudge, Finding
-from interlock.testing.legality import describe_finding
+from interlock.testing.streams import describe_finding
 
 try:
     from starlette.applications import Starlette
@@ -53,7 +53,7 @@ try:
     from interlock.serving.requests.api_errors import ApiError
     from interlock.serving.responses.active_runs import ActiveRuns
     from interlock.serving.settings import Settings
-    from interlock.serving.tools.tool_runner import ScriptedTools
+    from interlock.serving.tools.hosting import ScriptedTools
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"the mock of interlock.testing needs {error.name}: pip install 'interlock[testing]' (in a checkout, '.[testing]')",

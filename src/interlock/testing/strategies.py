@@ -10,8 +10,7 @@ from attrs import frozen
 
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ItemKind
-from interlock.testing.legality import ENDINGS, KINDS, Body, Ending, findings, frames, stream
-from interlock.testing.mutations import MUTATIONS, RULES, Mutation
+from interlock.testing.streams import ENDINGS, KINDS, MUTATIONS, RULES, Body, Ending, Mutation, findings, frames, stream
 
 try:
     from hypothesis import assume

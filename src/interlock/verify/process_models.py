@@ -40,11 +40,17 @@ from interlock.serving.http.tables import (
     SteeringTrigger,
 )
 from interlock.serving.requests.input_items import ASYNC_CALL, AsyncCallEffect, AsyncCallTrigger
-from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
+from interlock.serving.responses.background_response import BACKGROUND, BackgroundEffect, BackgroundTrigger
 from interlock.serving.responses.turns_table import TURNS, TurnEffect, TurnTrigger
-from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
-from interlock.serving.tools.container_table import CONTAINER, ContainerEffect, ContainerTrigger
+from interlock.serving.store.tables import (
+    CONVERSATION,
+    STORED,
+    ConversationEffect,
+    ConversationTrigger,
+    StoredEffect,
+    StoredTrigger,
+)
+from interlock.serving.tools.code_interpreter import CONTAINER, ContainerEffect, ContainerTrigger
 from interlock.verify import oracle
 from interlock.verify.expectation import decode
 from interlock.verify.proof import SETTINGS, DeltaPath

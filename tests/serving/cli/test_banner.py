@@ -282,7 +282,7 @@ def test_the_lines_of_a_gateway_name_its_upstream_and_never_content_or_keys() ->
                     pass
     common = {
         "level": "info",
-        "logger": "interlock.serving.responses.observation",
+        "logger": "interlock.serving.responses.service",
         "request_id": "mine",
         "model": "interlock-embedded",
         "upstream": f"{upstream.url}/v1",

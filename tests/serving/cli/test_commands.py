@@ -35,7 +35,8 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import read, replay_frames, replay_response
 from interlock.serving.http import server
 from interlock.serving.settings import Settings, SettingsError
-from interlock.serving.store import StoredResponse, open_store
+from interlock.serving.store import open_store
+from interlock.serving.store.values import StoredResponse
 
 RECORDINGS = Path(__file__).parents[2] / "corpus" / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -511,7 +512,7 @@ def test_an_unknown_kind_lists_the_known_ones() -> None:
     assert result.stderr == f"interlock: no diagram of 'telepathy'; choose one of {', '.join(GRAPHS)}\n"
 
 
-# `interlock store` shows the contents of a store, sweeps and migrates it
+# `interlock store` shows the contents of a store, and sweeps it
 
 
 @pytest.fixture
@@ -555,17 +556,9 @@ def test_info_counts_the_contents_of_a_store(url) -> None:
     ]
 
 
-def test_migrate_creates_the_store_in_an_empty_database(url) -> None:
-    Path(url.partition(":")[2]).touch()
-    assert [call("migrate", "--store", url) for _ in range(2)] == [
-        (0, "created with layout 2\n"),
-        (0, "layout 2 is up to date\n"),
-    ]
-
-
 def test_a_store_that_does_not_exist_is_not_created(url) -> None:
     path = url.partition(":")[2]
-    for command in (["info"], ["sweep"], ["migrate"]):
+    for command in (["info"], ["sweep"]):
         code, output = call(*command, "--store", url)
         assert (code, output.split()) == (2, f"interlock: {path} does not exist.".split())
         assert not Path(path).exists()
@@ -576,12 +569,12 @@ def test_info_shows_an_empty_store(url) -> None:
     assert call("info", "--store", url)[1].splitlines()[1:] == ["responses: none", "conversations: 0, items: 0, events: 0"]
 
 
-def test_a_store_is_swept_and_migrated(url, monkeypatch) -> None:
+def test_a_store_is_swept(url, monkeypatch) -> None:
     fill(url, lambda store: store.put("", ended(1)))
     assert call("sweep", "--store", url) == (0, "deleted 0 expired responses and 0 event logs\n")
     assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 expired responses and 0 event logs\n")
     monkeypatch.setenv("INTERLOCK_STORE", url)
-    assert call("migrate") == (0, "layout 2 is up to date\n")
+    assert call("sweep") == (0, "deleted 0 expired responses and 0 event logs\n")
 
 
 def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:

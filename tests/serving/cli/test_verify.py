@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from interlock.fsm import deltas
 from interlock.serving.cli.commands import app
-from interlock.serving.tools.container_table import ContainerEffect
+from interlock.serving.tools.code_interpreter import ContainerEffect
 from interlock.verify import proof
 from interlock.verify.oracle import ORDERS
 from interlock.verify.process_models import MODELS

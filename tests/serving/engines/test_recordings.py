@@ -32,7 +32,7 @@ from interlock.serving.engines.script import recorded_rule
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
-from interlock.serving.tools.tool_runner import ScriptedTools
+from interlock.serving.tools.hosting import ScriptedTools
 from interlock.verify.oracle import check
 
 FOLDER = Path(__file__).parents[2] / "corpus" / "recordings"

@@ -22,9 +22,9 @@ from interlock.serving.engines.prompt import count_prompt
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import service as making
 from interlock.serving.settings import Settings, Times
-from interlock.serving.store import MemoryStore, StoreDown
-from interlock.serving.store.sqlite import SqliteStore
-from interlock.serving.tools.tool_runner import NullTools
+from interlock.serving.store.sqlite import MemoryStore, SqliteStore
+from interlock.serving.store.values import StoreDown
+from interlock.serving.tools.hosting import NullTools
 
 REQUEST = {"model": MODEL, "input": "Hi there"}
 STAGED = {"model": "staged", "input": "Hi"}

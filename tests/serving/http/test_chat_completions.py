@@ -13,7 +13,7 @@ from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.scripted_engine import ScriptedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
-from interlock.serving.tools.tool_runner import ScriptedTools
+from interlock.serving.tools.hosting import ScriptedTools
 
 SCHEMA = {"type": "object", "properties": {}}
 FUNCTION = {"name": "look_up", "description": "Look a word up.", "parameters": SCHEMA}

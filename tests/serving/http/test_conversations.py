@@ -13,10 +13,11 @@ from openai import OpenAI
 from interlock.fsm.deltas import Fault
 from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses import conversation_lease as lease
-from interlock.serving.responses.conversation_lease import ConversationLease
+from interlock.serving.responses import archive as lease
+from interlock.serving.responses.archive import ConversationLease
 from interlock.serving.settings import Settings
-from interlock.serving.store import Addition, MemoryStore, StoredConversation, StoreDown, StoredResponse
+from interlock.serving.store.sqlite import MemoryStore
+from interlock.serving.store.values import Addition, StoredConversation, StoreDown, StoredResponse
 
 USER = {"type": "message", "role": "user", "content": "My name is Ada."}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}

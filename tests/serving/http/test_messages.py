@@ -22,7 +22,7 @@ from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings, UpstreamSettings
-from interlock.serving.tools.tool_runner import NullTools
+from interlock.serving.tools.hosting import NullTools
 
 CALLS = f"{REASONING}{CALL}<|call|>"
 LOOK_UP = {"name": "look_up", "description": "Look a word up.", "input_schema": {"type": "object", "properties": {}}}

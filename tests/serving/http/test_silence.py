@@ -24,10 +24,9 @@ from interlock.serving.build import build
 from interlock.serving.http.answers import COMMENT
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.delivery import Delivery
+from interlock.serving.responses.run import Delivery, RequestContext
 from interlock.serving.settings import Settings
-from interlock.serving.tools.tool_runner import NullTools
+from interlock.serving.tools.hosting import NullTools
 from interlock.testing import findings
 from interlock.verify.oracle import check
 

@@ -39,7 +39,8 @@ from interlock.serving.http.websocket import (
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings, SocketLimits
-from interlock.serving.store import MemoryStore, StoredResponse
+from interlock.serving.store.sqlite import MemoryStore
+from interlock.serving.store.values import StoredResponse
 from interlock.verify.oracle import check
 
 ASK = {"type": "response.create", "model": MODEL, "input": "Hi"}

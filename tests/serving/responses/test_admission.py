@@ -17,7 +17,8 @@ from interlock.serving.engines.engine import Engine, Generation, generate_alone
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.settings import Settings
-from interlock.serving.store import MemoryStore, StoreDown
+from interlock.serving.store.sqlite import MemoryStore
+from interlock.serving.store.values import StoreDown
 
 LIMIT, BURST = 2, 12
 ASK = {"model": "staged", "input": "Hi", "truncation": "auto"}

@@ -26,7 +26,8 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.background_response import BATCH_SECONDS
 from interlock.serving.settings import Settings
-from interlock.serving.store import LEASE, MemoryStore, StoreDown, StoredResponse, StoreError, StoreFull
+from interlock.serving.store.sqlite import MemoryStore
+from interlock.serving.store.values import LEASE, StoreDown, StoredResponse, StoreError, StoreFull
 from interlock.verify.oracle import check
 
 REQUEST = {"model": "staged", "input": "Hi", "background": True}

@@ -16,13 +16,13 @@ from interlock.judges import judge
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses import background_response as background
-from interlock.serving.responses.archive import Archive, adopt
+from interlock.serving.responses.archive import Archive, ConversationLease, adopt
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.conversation_lease import ConversationLease
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.settings import Times
-from interlock.serving.store import Conflict, MemoryStore, StoredConversation, StoreDown, StoredResponse, StoreFull
-from interlock.testing.legality import assert_legal
+from interlock.serving.store.sqlite import MemoryStore
+from interlock.serving.store.values import Conflict, StoredConversation, StoreDown, StoredResponse, StoreFull
+from interlock.testing.streams import assert_legal
 
 TENANT = "somebody"
 DONE = b"data: [DONE]\n\n"
@@ -89,7 +89,7 @@ async def read(archive, response_id, start=0):
     opened = await archive.tail(TENANT, stored, start)
     if isinstance(archive.store, Unreliable):
         archive.store.down["read"] = archive.store.down.pop("read later", 0)
-    async with aclosing(opened.frames()) as tail:
+    async with aclosing(opened) as tail:
         async for some in tail:
             frames += some
     return frames
@@ -237,7 +237,7 @@ def test_a_reader_whose_events_are_removed_too_early_receives_an_error(taken, di
         store = MemoryStore()
         response_id, _, lease = await abandoned(store, Clock(), 6, dialect)
         tail = await Archive(store, FAST).tail(TENANT, await store.get(TENANT, response_id))
-        async with aclosing(tail.frames()) as tail:
+        async with aclosing(tail):
             frames = await anext(tail)
             if taken == "trimmed":
                 ended = StoredResponse({**(await store.get(TENANT, response_id)).response, "status": "completed"}, ())
@@ -267,7 +267,7 @@ def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(end
         if ended:
             await adopt(store, TENANT, response_id, "another")
         tail = await archive.tail(TENANT, await store.get(TENANT, response_id))
-        async with aclosing(tail.frames()) as tail:
+        async with aclosing(tail):
             frames = [*await anext(tail)]
             await archive.delete(TENANT, await archive.get(TENANT, response_id))
             frames += [frame async for some in tail for frame in some]
@@ -423,13 +423,13 @@ def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) ->
         background_registry = BackgroundRegistry(archive)
         queued = await background_registry.begin(run_of(step(REASONING), gate, *steps(ANSWER)))
         early, frames = await archive.tail(TENANT, await store.get(TENANT, queued.id)), []
-        async with aclosing(early.frames()) as tail:
+        async with aclosing(early):
             while not (frames and gate.reached.is_set() and len(frames) == (await store.read(TENANT, queued.id, 0, 1)).following):
-                frames += await anext(tail)
+                frames += await anext(early)
             store.forget(count)
             while_lost = (await archive.get(TENANT, queued.id)).response["status"]
             gate.open()
-            frames += [frame async for some in tail for frame in some]
+            frames += [frame async for some in early for frame in some]
         await background_registry.wait(20)
         return frames, while_lost, await read(archive, queued.id), await archive.get(TENANT, queued.id)
 

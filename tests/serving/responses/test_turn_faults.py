@@ -21,7 +21,7 @@ from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.context import RequestContext
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.responses.sealing import SealingKeys, Seals
 from interlock.verify.oracle import check
 

@@ -20,8 +20,7 @@ from interlock.serving.engines import engine as engines
 from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.run import GENERATION_ERROR, NullWriter
+from interlock.serving.responses.run import GENERATION_ERROR, NullWriter, RequestContext
 from interlock.verify.oracle import check
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")

@@ -5,8 +5,7 @@ from itertools import count
 import pytest
 from live.postgres_server import PostgresServer
 
-from interlock.serving.store import MemoryStore
-from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.sqlite import MemoryStore, SqliteStore
 
 
 @pytest.fixture(scope="session")

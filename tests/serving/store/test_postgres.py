@@ -11,14 +11,9 @@ from each import each
 from live.postgres_server import PostgresServer, needs_postgres
 from live.stored import run, stored
 
-from interlock.serving.store import (
-    LEASE,
-    SequenceError,
-    StoredConversation,
-    StoreDown,
-    database,
-    open_store,
-)
+from interlock.serving.store import open_store
+from interlock.serving.store.rows import VERSION
+from interlock.serving.store.values import LEASE, SequenceError, StoredConversation, StoreDown
 
 pytestmark = needs_postgres
 
@@ -38,7 +33,7 @@ def test_acknowledged_writes_survive_a_killed_server_and_the_store_recovers_by_i
         own_server.kill()
         with pytest.raises(StoreDown, match=rf"postgresql://127.0.0.1:{own_server.port}/postgres cannot be used: "):
             await store.append(lease, 1, [b"two"])
-        for ask in (store.lost(1), store.info(), store.migrate()):
+        for ask in (store.lost(1), store.info()):
             with pytest.raises(StoreDown):
                 await ask
         own_server.start()
@@ -404,7 +399,7 @@ def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
     [
         (None, True, True, False),  # psycopg has lost the connection
         ("08006", True, True, False),  # connection failure
-        ("0A000", True, True, False),  # a cached plan after another process has migrated the layout
+        ("0A000", True, True, False),  # a cached plan after another process has changed the layout
         ("21000", False, False, False),  # cardinality violation
         ("22001", False, False, False),  # string data right truncation
         ("22P05", False, False, False),  # untranslatable character
@@ -494,19 +489,19 @@ def test_a_user_without_the_right_to_create_schemas_can_use_one_of_its_own(postg
 def test_a_schema_of_another_program_is_refused(postgres_server, postgres_url) -> None:
     postgres_server.query("CREATE SCHEMA interlock CREATE TABLE letters (body text)")
     store = open_store(postgres_url)
-    for ask in (lambda store: store.put("", stored(1)), lambda store: store.migrate(), lambda store: store.info()):
+    for ask in (lambda store: store.put("", stored(1)), lambda store: store.info()):
         with pytest.raises(StoreDown, match="The schema interlock contains tables of another program"):
             run(store, ask)
     postgres_server.clear()
 
 
-def test_a_layout_of_a_newer_release_is_refused(postgres_server, postgres_url) -> None:
+def test_another_layout_is_refused(postgres_server, postgres_url) -> None:
     run(open_store(postgres_url), lambda store: store.put("", stored(1)))
-    postgres_server.query(f"UPDATE interlock.layout SET version = {database.VERSION + 1}")  # noqa: S608 - a number
+    postgres_server.query(f"UPDATE interlock.layout SET version = {VERSION + 1}")  # noqa: S608 - a number
 
     async def scenario(store):
-        for ask in (store.get("", "resp_1"), store.put("", stored(2)), store.migrate()):
-            with pytest.raises(StoreDown, match="use a newer release"):
+        for ask in (store.get("", "resp_1"), store.put("", stored(2)), store.info()):
+            with pytest.raises(StoreDown, match=f"layout {VERSION + 1}, but this release of Interlock needs layout {VERSION}"):
                 await ask
 
     run(open_store(postgres_url), scenario)

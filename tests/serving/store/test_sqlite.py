@@ -1,7 +1,6 @@
 """The store in SQLite shares a file between processes, keeps acknowledged writes, and recovers when the file does."""
 
 import asyncio
-import gzip
 import os
 import subprocess
 import sys
@@ -13,9 +12,10 @@ import apsw
 import pytest
 from live.stored import message, stored
 
-from interlock.serving.store import StoredConversation, StoreDown, StoreUnusable, sqlite
-from interlock.serving.store import database as layout
+from interlock.serving.store import sqlite
+from interlock.serving.store.rows import VERSION
 from interlock.serving.store.sqlite import SqliteConnection, SqliteStore
+from interlock.serving.store.values import StoreDown, StoreUnusable
 
 
 def run(*scenarios):
@@ -336,7 +336,7 @@ def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
         with pytest.raises(StoreDown, match=r"later/store.db cannot be used: .*unable to open database file"):
             await store.put("", stored(1))
         with pytest.raises(StoreDown, match="unable to open database file"):
-            await store.migrate()
+            await store.info()
         (tmp_path / "later").mkdir()
         await store.put("", stored(1))
         return await store.get("", "resp_1") == stored(1)
@@ -390,60 +390,4 @@ def test_a_file_of_another_program_or_of_a_newer_release_is_refused(path, tmp_pa
     newer.execute("UPDATE layout SET version = version + 1")
     newer.close()
     (error,) = run((SqliteStore(path), put))
-    needed = f"but this release of Interlock needs layout {layout.VERSION}"
-    assert error == f"The store has layout {layout.VERSION + 1}, {needed}: use a newer release."
-
-
-def test_a_file_of_0_1_0_is_migrated_with_all_its_contents(path) -> None:
-    """Release 0.1.0 wrote `layouts/sqlite_1.db.gz`."""
-    Path(path).write_bytes(gzip.decompress((Path(__file__).parent / "layouts" / "sqlite_1.db.gz").read_bytes()))
-
-    async def scenario(store):
-        with pytest.raises(
-            StoreDown, match="layout 1, but this release of Interlock needs layout 2: run `interlock store migrate`"
-        ):
-            await store.get("", "resp_1")
-        before = await store.migrate()
-        keys = [("", "resp_1"), ("", "resp_2"), ("one", "resp_3"), ("one", "resp_4")]
-        responses = [await store.get(*key) for key in keys]
-        texts = [[item["content"] for item in response.conversation] for response in responses]
-        logs = [await store.read(*key, 0, 10) for key in keys]
-        items = await store.conversation_items("one", "conv_1")
-        conversation = await store.conversation("one", "conv_1")
-        info = await store.info()
-        await store.put("", stored(5, *responses[1].conversation, message(9)))
-        return (
-            before,
-            [(response.id, response.response["status"]) for response in responses],
-            texts,
-            [(log.state, log.cancelled, b"".join(log.frames).count(b"event:")) for log in logs],
-            (conversation, [item["content"] for item in items]),
-            (info.version, info.responses, info.conversations, info.items, info.events),
-            len((await store.get("", "resp_5")).items),
-        )
-
-    assert run((SqliteStore(path), scenario)) == [
-        (
-            1,
-            [("resp_1", "completed"), ("resp_2", "completed"), ("resp_3", "completed"), ("resp_4", "queued")],
-            [["Why?", "Because."], ["Why?", "Because.", "How?", "So."], ["When?", "Now."], ["Why?"]],
-            [("ended", False, 0), ("ended", False, 0), ("ended", False, 3), ("lost", True, 1)],
-            (StoredConversation("conv_1", 1_700_000_000, {"topic": "why"}, 1), ["Because."]),
-            (2, {"ended": 3, "lost": 1}, 1, 8, 4),
-            5,
-        )
-    ]
-
-
-def test_an_older_layout_is_refused_until_it_is_migrated(monkeypatch, path) -> None:
-    run((SqliteStore(path), lambda store: store.put("", stored(1))))
-    monkeypatch.setattr(layout, "VERSION", layout.VERSION + 1)
-    monkeypatch.setattr(layout, "LAYOUTS", {**layout.LAYOUTS, layout.VERSION: "ALTER TABLE item ADD COLUMN color TEXT"})
-
-    async def scenario(store):
-        with pytest.raises(StoreDown, match=f"has layout {layout.VERSION - 1}, but this release of Interlock needs layout "):
-            await store.get("", "resp_1")
-        before = await store.migrate()
-        return before, await store.get("", "resp_1"), await store.migrate()
-
-    assert run((SqliteStore(path), scenario)) == [(layout.VERSION - 1, stored(1), layout.VERSION)]
+    assert error == f"The store has layout {VERSION + 1}, but this release of Interlock needs layout {VERSION}."

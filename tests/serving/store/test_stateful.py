@@ -9,9 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from live.postgres_server import needs_postgres
 from live.store_model import TTL, Model, ModelConversation
 
-from interlock.serving.store import LEASE, Addition, Lease, StoredConversation, StoredResponse, StoreError
-from interlock.serving.store.conversation_table import ConversationTrigger
-from interlock.serving.store.stored_table import StoredTrigger
+from interlock.serving.store.tables import ConversationTrigger, StoredTrigger
+from interlock.serving.store.values import LEASE, Addition, Lease, StoredConversation, StoredResponse, StoreError
 
 NAMES = st.sampled_from(["resp_1", "resp_2", "resp_3"])
 OWNERS = st.sampled_from(["a", "b"])

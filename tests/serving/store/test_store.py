@@ -6,9 +6,9 @@ import gc
 import apsw
 import pytest
 
-from interlock.serving.store import LEASE, MemoryStore, StoredConversation, StoredResponse, StoreFull, rows
-from interlock.serving.store.chain import put_together
-from interlock.serving.store.sqlite import SqliteConnection
+from interlock.serving.store import rows
+from interlock.serving.store.sqlite import MemoryStore, SqliteConnection
+from interlock.serving.store.values import LEASE, StoredConversation, StoredResponse, StoreFull, put_together
 
 
 def stored(number, *items, text=""):
@@ -245,7 +245,7 @@ def test_a_hidden_response_makes_room_when_its_readers_have_had_their_time() -> 
     assert stored_numbers(store, 1, 2, 3) == [1, 3]
 
 
-def test_a_body_that_was_compressed_in_layout_2_can_always_be_read() -> None:
+def test_a_body_that_was_compressed_in_layout_1_can_always_be_read() -> None:
     packed = bytes.fromhex("48a84ab971fcab46ca268638f209d67c811a29d802181128b500df3922ce")
     body = {"id": "resp_1", "object": "response", "status": "completed", "store": True, "tool_choice": "auto", "output": []}
     assert put_together(packed, (), 0) == StoredResponse(body, ())

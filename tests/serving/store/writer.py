@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
-from interlock.serving.store import StoredResponse
 from interlock.serving.store.sqlite import SqliteStore
+from interlock.serving.store.values import StoredResponse
 
 
 async def main(path, name):

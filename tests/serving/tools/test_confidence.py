@@ -25,13 +25,11 @@ from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread, listen
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.run import NullWriter
+from interlock.serving.responses.run import NullWriter, RequestContext
 from interlock.serving.settings import Settings
 from interlock.serving.tools import address, mcp_session
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.citations import Citations, Page, pages_of
-from interlock.serving.tools.hosting import Approvals, ToolServers
+from interlock.serving.tools.hosting import Approvals, Citations, Page, ToolServers, pages_of
 from interlock.serving.tools.mcp_session import Session
 
 SECRET = "tk-5f3c9a"  # noqa: S105 - of nothing

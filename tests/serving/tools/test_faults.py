@@ -18,8 +18,7 @@ from one_run import begin_response
 
 from interlock.fsm.deltas import Fault
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.context import RequestContext
-from interlock.serving.responses.run import NullWriter
+from interlock.serving.responses.run import NullWriter, RequestContext
 from interlock.serving.tools import address
 from interlock.serving.tools import mcp_session as sessions
 from interlock.serving.tools.address import Endpoint

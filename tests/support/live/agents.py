@@ -11,7 +11,7 @@ from one_run import begin_response
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.context import RequestContext
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
 from interlock.verify.oracle import check

@@ -12,7 +12,7 @@ from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.engines.harmony_tokens import token_entry
 from interlock.serving.engines.prompt import count_prompt, output_text
 from interlock.serving.requests.input_items import text_of
-from interlock.serving.tools.tool_runner import NullTools
+from interlock.serving.tools.hosting import NullTools
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 

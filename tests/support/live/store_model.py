@@ -3,9 +3,15 @@
 from copy import copy
 
 from interlock.fsm.table import Machine
-from interlock.serving.store import LEASE
-from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
+from interlock.serving.store.tables import (
+    CONVERSATION,
+    STORED,
+    ConversationEffect,
+    ConversationTrigger,
+    StoredEffect,
+    StoredTrigger,
+)
+from interlock.serving.store.values import LEASE
 
 TTL = 3600
 EXPIRED = "expired"

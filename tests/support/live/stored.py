@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from live.postgres_server import needs_postgres
 
-from interlock.serving.store import StoredResponse
+from interlock.serving.store.values import StoredResponse
 
 
 def stored(number, *items, output=()):

@@ -23,7 +23,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.http import server
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.settings import Settings
-from interlock.serving.store import MemoryStore
+from interlock.serving.store.sqlite import MemoryStore
 
 MIB = 2**20
 STORED = 4 * MIB

@@ -16,9 +16,9 @@ import pytest
 from attrs import field, frozen
 from store_fleet.kinds import KINDS, postgres_server
 
-from interlock.serving.store import StoreUnusable
-from interlock.serving.store.opening import open_store
+from interlock.serving.store import open_store
 from interlock.serving.store.postgres import TIMEOUT
+from interlock.serving.store.values import StoreUnusable
 
 WHILE = 2.0
 """Seconds that most faults last: long for a client, short for a lease."""

@@ -18,9 +18,8 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing import frames
 from interlock.testing.conformance import player
-from interlock.testing.conformance.answers import Output, read_whole
+from interlock.testing.conformance.apis import PATHS, Output, read_whole, translate
 from interlock.testing.conformance.player import Player
-from interlock.testing.conformance.requests import PATHS, translate
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 LEGAL = (CORPUS / "legal" / "message.sse").read_bytes()

@@ -28,7 +28,7 @@ from interlock.serving.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from interlock.serving.store import ResponseStore
+    from interlock.serving.store.response_store import ResponseStore
 
 
 R = TypeVar("R")
@@ -37,9 +37,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "serve": "serving.cli.serve",
     "run": "serving.cli.run_client",
     "record": "serving.cli.commands",
-    "doctor": "testing.conformance.doctor",
+    "doctor": "testing.conformance.commands",
     "check": "serving.cli.check",
-    "conformance": "testing.conformance.command",
+    "conformance": "testing.conformance.commands",
     "view": "serving.cli.view",
     "verify": "serving.cli.machines",
     "diagram": "serving.cli.machines",
@@ -181,7 +181,7 @@ url_option = click.option(
 
 @click.group()
 def store() -> None:
-    """Inspect, clean up and migrate a store."""
+    """Inspect and clean up a store."""
 
 
 @store.command(epilog=examples("interlock store info --store sqlite:responses.db"))
@@ -205,24 +205,10 @@ def sweep(url: str) -> None:
     click.echo(f"deleted {deleted.expired} expired responses and {deleted.trimmed} event logs")
 
 
-@store.command(epilog=examples("interlock store migrate --store sqlite:responses.db"))
-@url_option
-def migrate(url: str) -> None:
-    """Update the layout of a store; stop its servers first."""
-
-    async def update(store: ResponseStore) -> tuple[int, int]:
-        return await store.migrate(), (await store.info()).version
-
-    before, after = _in_store(url, update)
-    if before == after:
-        click.echo(f"layout {after} is up to date")
-    else:
-        click.echo(f"migrated from layout {before} to {after}" if before else f"created with layout {after}")
-
-
 def _in_store(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
     """Open a store that exists, await the work on it, and close it; end the command if the store cannot be used."""
-    from interlock.serving.store import StoreError, open_store
+    from interlock.serving.store import open_store
+    from interlock.serving.store.values import StoreError
 
     async def run() -> R:
         store = open_store(url, create=False)

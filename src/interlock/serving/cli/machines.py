@@ -160,11 +160,10 @@ def process_graphs() -> Mapping[str, Graph]:
     from interlock.serving.engines.upstream.connection_table import UPSTREAM_CONNECTION
     from interlock.serving.http.tables import CONNECTION, LANE, SERVER, STEERING
     from interlock.serving.requests.input_items import ASYNC_CALL
-    from interlock.serving.responses.background_table import BACKGROUND
+    from interlock.serving.responses.background_response import BACKGROUND
     from interlock.serving.responses.turns_table import TURNS
-    from interlock.serving.store.conversation_table import CONVERSATION
-    from interlock.serving.store.stored_table import STORED
-    from interlock.serving.tools.container_table import CONTAINER
+    from interlock.serving.store.tables import CONVERSATION, STORED
+    from interlock.serving.tools.code_interpreter import CONTAINER
 
     graphs = (
         draw(TURNS, main_path=("absent", "admitting", "preparing", "generating", "ending", "settling", "settled", "ended")),

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from interlock.serving.engines.upstream.translator import Upstream
     from interlock.serving.http.app import Application
     from interlock.serving.requests.api_keys import Keys
-    from interlock.serving.tools.hosting import ToolServers
-    from interlock.serving.tools.tool_runner import ToolRunner
+    from interlock.serving.tools.hosting import ToolRunner, ToolServers
 
 logger = logging.getLogger(__name__)
 
@@ -221,7 +220,7 @@ def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, Tool
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import family_format
     from interlock.serving.engines.scripted_engine import ScriptedEngine
-    from interlock.serving.tools.tool_runner import ScriptedTools
+    from interlock.serving.tools.hosting import ScriptedTools
 
     script, family, models, rate = settings.script, settings.family, settings.model, settings.rate
     if script is None:

@@ -144,7 +144,7 @@ class ScriptStep(_Fields, frozen=True):
         if self.writes is not None and self.has_items:
             raise ValueError("writes is the whole output, without thinks, says and calls")
         if self.breaks is not None:
-            from interlock.testing.mutations import RULES  # noqa: PLC0415 - few scripts break streams
+            from interlock.testing.streams import RULES  # noqa: PLC0415 - few scripts break streams
 
             if self.breaks not in RULES:
                 raise ValueError(f"breaks: {self.breaks!r} is not one of {', '.join(RULES)}")

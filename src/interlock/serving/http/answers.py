@@ -39,9 +39,8 @@ from interlock.serving.requests.body import JSON, codings
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.runtime import alongside
-from interlock.serving.responses.archive import Tail, store_error
-from interlock.serving.responses.delivery import RunControl
-from interlock.serving.responses.run import ResponseRun
+from interlock.serving.responses.archive import Frames, store_error
+from interlock.serving.responses.run import ResponseRun, RunControl
 from interlock.serving.responses.service import PendingRun
 
 T = TypeVar("T")
@@ -314,7 +313,7 @@ class BackgroundStream:
     Comments break its silences of `keep_alive` seconds, because an event would need a number between the stored numbers (R4a).
     """
 
-    tail: Tail
+    tail: Frames
     keep_alive: float
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
@@ -325,7 +324,7 @@ class BackgroundStream:
             await cancel_on_disconnect(receive, self._send(line))
 
     async def _send(self, line: AnswerLine) -> None:
-        async with aclosing(self.tail.frames()) as steps, line.kept_alive(COMMENT, self.keep_alive):
+        async with aclosing(self.tail) as steps, line.kept_alive(COMMENT, self.keep_alive):
             async for frames in steps:
                 await line.write(b"".join(frames))
         await line.write(DONE_FRAME, more=False)

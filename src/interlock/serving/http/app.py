@@ -60,15 +60,13 @@ from interlock.serving.requests.input_items import SUMMARY_PARAMETERS, JsonItem,
 from interlock.serving.requests.logs import begin_logs
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.active_runs import ActiveRuns
-from interlock.serving.responses.archive import Archive
+from interlock.serving.responses.archive import Archive, lock_error, no_such_conversation
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.compaction import summary_of
-from interlock.serving.responses.conversation_lease import lock_error, no_such_conversation
-from interlock.serving.responses.run import NullWriter
+from interlock.serving.responses.run import NullWriter, summary_of
 from interlock.serving.responses.sealing import Seals, require_openable
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import Settings
-from interlock.serving.store import Conflict, StoredConversation, StoredResponse, StoreError
+from interlock.serving.store.values import Conflict, StoredConversation, StoredResponse, StoreError
 
 if TYPE_CHECKING:
     from interlock.serving.http.websocket import SocketMemory

@@ -144,8 +144,7 @@ class FaultyConnection:
             body = b"".join(each.get("body", b"") for each in self._unsent)
             data = [each.data for each in SseDecoder().feed(body) if each.data.startswith("{")]
         head, self._unsent = self._unsent[0], []
-        from interlock.testing.legality import frames  # noqa: PLC0415 - as above
-        from interlock.testing.mutations import break_rule  # noqa: PLC0415 - few scripts break streams
+        from interlock.testing.streams import break_rule, frames  # noqa: PLC0415 - few scripts break streams
 
         is_stream = bool(data) and self._scope["path"] == "/v1/responses"
         events = break_rule([dict(members(loads(each))) for each in data], rule) if is_stream else None

@@ -57,8 +57,7 @@ from interlock.serving.responses.archive import store_error
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import SocketLimits
-from interlock.serving.store import StoredResponse
-from interlock.serving.store.chain import body_of, pack, put_together
+from interlock.serving.store.values import StoredResponse, body_of, put_together
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ class CachedResponse:
 
     @classmethod
     def of(cls, stored: StoredResponse) -> CachedResponse:
-        return cls(stored.id, (body_of(stored), *map(pack, stored.conversation)), len(stored.output))
+        return cls(stored.id, (body_of(stored), *map(dumps, stored.conversation)), len(stored.output))
 
     @property
     def size(self) -> int:

@@ -3,16 +3,18 @@
 The owner is the process that generates the response. Every process that shares the store can do all this, and can read the events
 of a background response. A reader asks the store for the committed events after its last one, so it misses none and repeats none;
 a notification only makes it ask sooner. If the owner is lost, a reader takes over and ends the response.
+
+A response in a conversation holds a lease on it, which keeps other responses out until this one has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Lock
-from typing import Final, cast
+from typing import Final, Self, TypeAlias, cast
 
 from attrs import define, field, frozen
 
@@ -27,20 +29,25 @@ from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.settings import Times
-from interlock.serving.store import (
+from interlock.serving.store.response_store import ResponseStore
+from interlock.serving.store.values import (
+    RENEW,
     SHARED,
     Addition,
+    Conflict,
     Lease,
     LeaseLost,
     Log,
     ResponseKey,
-    ResponseStore,
     StoreDown,
     StoredResponse,
     StoreFull,
 )
 
 logger = logging.getLogger(__name__)
+
+Frames: TypeAlias = AsyncGenerator[Sequence[bytes], None]
+"""The committed events of a response."""
 
 ADOPTED_AT_ONCE: Final = 16  # the most responses with a lost owner that a server ends at the same time
 SWEEP_EVERY: Final = 120  # rounds
@@ -49,6 +56,9 @@ EVENTS_PER_READ: Final = 256
 
 SERVER_LOST: Final = Fault("server_error", "The server that made the response was lost.", usage=None)  # the owner alone counted
 EVENTS_LOST: Final = Fault("server_error", "The store has lost events of the response.", usage=None)
+CONVERSATION_CHANGED: Final = Fault(
+    "server_error", "The conversation was changed or deleted by another request while the response was made."
+)
 _OPEN_RESPONSES: Final = tuple(f"event: {name}\n".encode() for name in OPEN_RESPONSES.event_names.values())
 """The first lines of the events whose names differ from OpenAI's."""
 
@@ -135,22 +145,25 @@ class Archive:
             raise invalid("previous_response_id", message, "previous_response_not_found")
         return stored
 
-    async def tail(self, tenant: str, stored: StoredResponse, start: int = 0) -> Tail:
-        """Return a reader of the events from `start` on; raise a 400 for foreground responses and expired events."""
+    async def tail(self, tenant: str, stored: StoredResponse, start: int = 0) -> Frames:
+        """Return the events from `start` on, see `follow`; raise a 400 for foreground responses and expired events."""
         if stored.response["background"] is not True:
             raise invalid("stream", "Only a background response can be streamed again.", "unsupported_parameter")
         log = await self.store.read(tenant, stored.id, start, 1)
         if log is not None and start < log.oldest:
             message = f"The events before number {log.oldest} have expired."
             raise ApiError(400, message, param="starting_after", code="events_expired")
-        return Tail(self.store, tenant, stored.id, self.name, self.times.poll, start)
+        return self._follow(tenant, stored.id, start)
+
+    def _follow(self, tenant: str, response_id: str, start: int) -> Frames:
+        return follow(self.store, tenant, response_id, start, owner=self.name, poll=self.times.poll)
 
     async def cancel(self, tenant: str, response_id: str) -> None:
         """Ask the owner of a response, in any process, to cancel it, and wait for its end; an ended response is unchanged."""
         await self.store.cancel(tenant, response_id)
         log = await self.store.read(tenant, response_id, 0, 1)
         if log is not None:
-            async for _ in Tail(self.store, tenant, response_id, self.name, self.times.poll, log.following).frames():
+            async for _ in self._follow(tenant, response_id, log.following):
                 pass
 
     async def delete(self, tenant: str, stored: StoredResponse) -> None:
@@ -231,53 +244,40 @@ def _is_ended(stored: StoredResponse) -> bool:
     return stored.response["status"] not in {"queued", "in_progress"}
 
 
-@frozen(eq=False)
-class Tail:
-    """A reader of one response's log, from the event with the number `start` on.
+async def follow(store: ResponseStore, tenant: str, response_id: str, start: int = 0, *, owner: str, poll: float) -> Frames:
+    """Yield all committed events of a response from `start` on until it has ended; if some were removed unread, last an `error`.
 
     Each read begins with the last event that was yielded. If another event has its number, then the store has lost events, and
-    those that it has instead do not continue what was yielded.
+    those that it has instead do not continue what was yielded. Without a notification, it reads again after `poll` seconds. If
+    the owner of the response is lost, `owner` takes over.
     """
-
-    store: ResponseStore
-    tenant: str
-    response_id: str
-    owner: str  # the name of this process, if it takes over the lease
-    poll: float  # seconds after which it reads again without a notification
-    start: int = 0
-
-    async def frames(self) -> AsyncGenerator[Sequence[bytes], None]:
-        """Yield all committed events until the response has ended; if events were removed unread, the last is an `error`."""
-        following, dialect = self.start, OPENAI
-        last: tuple[bytes, ...] = ()
-        with self.store.subscribe(self.tenant, self.response_id) as subscription:
-            while True:
-                log = await self._read(following - len(last))
-                if log is None or not _continues(log, following, last):
-                    yield [_expired_event(following, dialect)]
-                    return
-                if frames := log.frames[len(last) :]:
-                    following += len(frames)
-                    last = frames[-1:]
-                    dialect = _dialect_of(frames) if dialect is OPENAI else dialect
-                    yield frames
-                elif log.ended:
-                    return
-                elif log.state != "lost" or not await self._take_over():
-                    await subscription.wait(self.poll)
-
-    async def _read(self, first: int) -> Log | None:
-        """Read the log. If the store is down, wait for it, because it still has the committed events."""
+    following, dialect = start, OPENAI
+    last: tuple[bytes, ...] = ()
+    with store.subscribe(tenant, response_id) as subscription:
         while True:
             try:
-                return await self.store.read(self.tenant, self.response_id, first, EVENTS_PER_READ)
-            except StoreDown:
-                await asyncio.sleep(self.poll)
+                log = await store.read(tenant, response_id, following - len(last), EVENTS_PER_READ)
+            except StoreDown:  # it still has the committed events
+                await asyncio.sleep(poll)
+                continue
+            if log is None or not _continues(log, following, last):
+                yield [_expired_event(following, dialect)]
+                return
+            if frames := log.frames[len(last) :]:
+                following += len(frames)
+                last = frames[-1:]
+                dialect = _dialect_of(frames) if dialect is OPENAI else dialect
+                yield frames
+            elif log.ended:
+                return
+            elif log.state != "lost" or not await _take_over(store, tenant, response_id, owner):
+                await subscription.wait(poll)
 
-    async def _take_over(self) -> bool:
-        with suppress(StoreDown):
-            return await adopt(self.store, self.tenant, self.response_id, self.owner)
-        return False
+
+async def _take_over(store: ResponseStore, tenant: str, response_id: str, owner: str) -> bool:
+    with suppress(StoreDown):
+        return await adopt(store, tenant, response_id, owner)
+    return False
 
 
 def _continues(log: Log, following: int, last: Sequence[bytes]) -> bool:
@@ -350,3 +350,84 @@ def _expired_event(number: int, dialect: Dialect) -> bytes:
     message = "The response was deleted, or its events have expired."
     body = {"type": "error", "sequence_number": number, "code": "events_expired", "message": message, "param": None}
     return b"event: error\ndata: %b\n\n" % dumps(dialect.convert(body))
+
+
+@frozen(eq=False)
+class ConversationLease:
+    """The lease of a response on a conversation, and the items that the response continues."""
+
+    store: ResponseStore
+    tenant: str
+    conversation_id: str
+    response_id: str
+    """The owner of the conversation, and the id of the response unless its engine sets another."""
+    items: tuple[JsonItem, ...] = field(repr=False)
+
+    @classmethod
+    async def acquire(cls, store: ResponseStore, tenant: str, conversation_id: str) -> Self:
+        """Acquire the lease for a new response; raise a 404 for an unknown conversation, or a 409 for a locked one."""
+        response_id = random_id("resp")
+        try:
+            exists = await store.hold(tenant, conversation_id, response_id)
+        except Conflict:
+            raise lock_error(conversation_id) from None
+        items = await store.conversation_items(tenant, conversation_id) if exists else None
+        if items is None:
+            raise no_such_conversation(conversation_id)
+        return cls(store, tenant, conversation_id, response_id, items)
+
+    @asynccontextmanager
+    async def keep_alive(self, interrupt: Callable[[Fault], None]) -> AsyncGenerator[None]:
+        """Renew the lease until the end of the context, then release it; interrupt the response if the lease is lost."""
+        try:
+            async with alongside(self._renew(interrupt)):
+                yield
+        finally:
+            await self.release()
+
+    async def release(self) -> None:
+        """Release the lease, so that other requests can change the conversation."""
+        with suppress(StoreDown):  # then the lease expires by itself
+            await self.store.release(self.tenant, self.conversation_id, self.response_id)
+
+    def addition(self, stored: StoredResponse) -> Addition | None:
+        """Return the input and output of a finished response, or None if it failed or was cancelled."""
+        if stored.response["status"] not in {"completed", "incomplete"}:
+            return None  # so that a retry does not add the input twice
+        return Addition(self.conversation_id, self.response_id, stored.conversation[len(self.items) :])
+
+    async def _renew(self, interrupt: Callable[[Fault], None]) -> None:
+        while True:
+            await asyncio.sleep(RENEW)
+            try:
+                owned = await self.store.renew_hold(self.tenant, self.conversation_id, self.response_id)
+            except StoreDown as error:
+                logger.warning("%s: the lease of its conversation could not be renewed: %s", self.response_id, error)
+                continue  # the commit of the addition finds out whether the conversation has another owner
+            except Conflict:
+                owned = False
+            if not owned:
+                interrupt(CONVERSATION_CHANGED)
+                return
+
+
+async def commit_end(
+    lease: ConversationLease | None, stored: StoredResponse, write: Callable[[Addition | None], Awaitable[None]]
+) -> None:
+    """Store a finished response with `write`; if it still owns its conversation, add it there in the same commit."""
+    try:
+        await write(None if lease is None else lease.addition(stored))
+    except Conflict as conflict:
+        logger.warning("%s: could not be added to its conversation: %s", stored.id, conflict)
+        await write(None)
+
+
+def lock_error(conversation_id: str) -> ApiError:
+    """Return the error for a conversation that another response holds."""
+    message = f"Another response is being made in the conversation '{conversation_id[:100]}'; try again when it has ended."
+    return ApiError(409, message, param="conversation", code="conversation_locked")
+
+
+def no_such_conversation(conversation_id: str) -> ApiError:
+    """Return the error for an unknown conversation."""
+    return ApiError(404, f"Conversation with id '{conversation_id[:100]}' not found.", param="conversation")

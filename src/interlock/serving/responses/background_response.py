@@ -1,6 +1,7 @@
 """Background responses: a run emits events, and its process, which holds a lease on the response, writes them to a store.
 
-The table `BACKGROUND` in `background_table` defines the states. Readers receive only committed events.
+The table `BACKGROUND` defines the states: the owner writes batches of events, one write at a time, and the last write also ends
+the response, in one commit. The table `STORED` is the store's side. Readers receive only committed events.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext, suppress
+from enum import StrEnum
 from functools import partial
 from time import monotonic
 from typing import Final, assert_never
@@ -16,17 +18,88 @@ from typing import Final, assert_never
 from attrs import define, field
 
 from interlock.fsm.deltas import Cancel, Fault
-from interlock.fsm.table import Machine
+from interlock.fsm.table import Edge, Machine, Table
 from interlock.serving import metrics
 from interlock.serving.requests.runtime import alongside, is_fault
-from interlock.serving.responses.archive import EVENTS_LOST, Archive, end_from_log
-from interlock.serving.responses.background_table import BACKGROUND, BackgroundEffect, BackgroundTrigger
-from interlock.serving.responses.conversation_lease import ConversationLease, commit_end
+from interlock.serving.responses.archive import EVENTS_LOST, Archive, ConversationLease, commit_end, end_from_log
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.service import PendingRun
-from interlock.serving.store import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
+from interlock.serving.store.values import LEASE, RENEW, Lease, LeaseLost, SequenceError, StoreDown, StoredResponse
 
 logger = logging.getLogger(__name__)
+
+
+class BackgroundTrigger(StrEnum):
+    """The triggers of the owner."""
+
+    GROW = "grow"
+    """The run has emitted events."""
+    DUE = "due"
+    """A batch is large or old enough, or the lease is due for renewal. A finished item also makes a batch due."""
+    WRITTEN = "written"
+    """The store has committed the pending write."""
+    RETRY = "retry"
+    """The write failed, and may or may not be committed; or the store already has some of the events."""
+    CANCEL = "cancel"
+    """A client has asked to cancel the response."""
+    LOSE = "lose"
+    """The lease is lost: it was not renewed in time, another owner has it, or the response was deleted. Or the store has lost
+    events, and the response has ended after the rest."""
+    END = "end"
+    """The run has emitted its last event."""
+
+
+class BackgroundEffect(StrEnum):
+    """The effects of the owner."""
+
+    ARM = "arm"
+    """Start the timer of the batch, which fires `due`."""
+    WRITE = "write"
+    """Append the waiting events, if any, to the log, and renew the lease."""
+    FINISH = "finish"
+    """Write the last events, the status and the body in one commit that ends the lease."""
+    INTERRUPT = "interrupt"
+    """Tell the run to cancel the response, so that its stream ends legally."""
+    STOP = "stop"
+    """Stop the run at once; its further events are discarded."""
+
+
+_T, _E = BackgroundTrigger, BackgroundEffect
+
+BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
+    "background",
+    initial="idle",
+    final={"ended", "left"},
+    regions={"ready": ["idle", "holding"], "busy": ["writing", "behind"], "over": ["closing", "ending"]},
+    edges=[
+        #    in         on          goes to    effects
+        Edge("idle",    _T.GROW,    "holding", [_E.ARM]),
+        Edge("holding", _T.GROW,    "holding"),
+        Edge("ready",   _T.DUE,     "writing", [_E.WRITE]),
+        Edge("ready",   _T.CANCEL,  "ready",   [_E.INTERRUPT]),
+        Edge("ready",   _T.END,     "ending",  [_E.FINISH]),
+
+        Edge("writing", _T.WRITTEN, "idle"),
+        Edge("behind",  _T.WRITTEN, "holding", [_E.ARM]),
+        Edge("busy",    _T.GROW,    "behind"),
+        Edge("busy",    _T.RETRY,   "holding", [_E.ARM]),
+        Edge("busy",    _T.CANCEL,  "busy",    [_E.INTERRUPT]),
+        Edge("busy",    _T.LOSE,    "lost",    [_E.STOP]),
+        Edge("busy",    _T.END,     "closing"),
+
+        # The run is over. The last commit follows the pending write, and writes the rest.
+        Edge("closing", _T.WRITTEN, "ending",  [_E.FINISH]),
+        Edge("ending",  _T.WRITTEN, "ended"),
+        Edge("over",    _T.RETRY,   "ending",  [_E.FINISH]),
+        Edge("over",    _T.LOSE,    "left"),
+
+        # The next owner ends the response; this one only waits for its run.
+        Edge("lost",    _T.GROW,    "lost"),
+        Edge("lost",    _T.END,     "left"),
+    ],
+)  # fmt: skip
+"""The owner of a background response. Every path ends with the last commit or the loss of the lease."""
+
 
 BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before a write
 BATCH_SIZE: Final = 32  # events are written at once when this many wait

@@ -9,47 +9,65 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, nullcontext
-from functools import partial
+from functools import cached_property, partial
+from math import inf
 from time import monotonic
-from typing import Final, Generic, Self, TypeVar, assert_never, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import Factory, define, evolve, field, frozen
+from msgspec import to_builtins
 
+from interlock.embedding import now, random_id
 from interlock.events.items import ITEMS
+from interlock.events.json import elements, members
+from interlock.events.response_object import InputTransformation
+from interlock.events.sse import Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm import deltas
 from interlock.fsm.deltas import Cancel, Delta, EndTurn, Enqueue, Fault, Finish, FinishReason, Silence, Start, Usage
-from interlock.fsm.driver import ReadyCall, ResponseDriver
+from interlock.fsm.driver import Clock, Ids, ReadyCall, ResponseDriver
+from interlock.fsm.lifecycle import FinalFields
+from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
-from interlock.serving import traces
+from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, estimate_prompt
 from interlock.serving.engines.generation import fitting
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
-from interlock.serving.requests.input_items import JsonItem, answer_async_calls, compact, summary_message, waits_for_client
-from interlock.serving.requests.runtime import alongside, is_fault
-from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.compaction import (
-    NOT_COMPACTED,
-    CompactionError,
-    CompactionSummary,
-    needs_compaction,
-    summary_context,
-    summary_of,
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import (
+    JsonItem,
+    add_ids,
+    answer_async_calls,
+    compact,
+    summary_message,
+    waits_for_client,
 )
-from interlock.serving.responses.context import RequestContext, new_driver
-from interlock.serving.responses.conversation_lease import commit_end
-from interlock.serving.responses.delivery import Delivery, RunControl, RunSteps
+from interlock.serving.requests.runtime import alongside, ends_process, is_fault
+from interlock.serving.responses.active_runs import ABANDONED
+from interlock.serving.responses.archive import Archive, ConversationLease, commit_end
 from interlock.serving.responses.sealing import Seals
-from interlock.serving.responses.turns_table import TurnEffect, TurnTrigger
-from interlock.serving.store import StoredResponse, StoreError
-from interlock.serving.tools.tool_runner import NullTools, Tools
+from interlock.serving.responses.turns_table import TURNS, TurnEffect, TurnTrigger
+from interlock.serving.store.values import SHARED, StoredResponse, StoreError
+from interlock.serving.tools.hosting import NullTools, Tools
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+RunSteps: TypeAlias = AsyncGenerator[Sequence[Delta] | TurnTrigger, None]
+"""The work of a run in one state of the loop.
+
+It yields the deltas of each step, whose events are delivered before the next step, and finally the trigger to fire, unless its
+deltas have ended the response.
+"""
+
+NOT_COMPACTED: Final = "The conversation could not be compacted: "
 
 GENERATION_ERROR: Final = "The server had an error while it generated the response."
 """Replaces the message of an error that may contain private details."""
@@ -71,6 +89,229 @@ class NullWriter:
     def repeat(self, event: StreamEvent) -> Callable[[str, int], None]:
         del event
         return lambda _text, _number: None
+
+
+@frozen
+class RequestContext:
+    """A request, and the conversation that it continues, with references replaced by items."""
+
+    request: ResponseRequest
+    items: Sequence[JsonItem]
+    """The conversation with the request's input, as clients and stores see it."""
+    tenant: str = SHARED
+    model_items: Sequence[JsonItem] = field(default=Factory(lambda self: self.items, takes_self=True))
+    """The same conversation as the model reads it; see `Seals.unseal`."""
+    removed: Sequence[InputTransformation] = ()
+    """The reasoning of other models that is not among `model_items`."""
+    lease: ConversationLease | None = None
+    """The lease on the conversation that the response is added to."""
+    seals: Seals | None = None
+    """The seals for reasoning and summaries. If None, nothing is sealed or compacted."""
+    connection: HTTPConnection | None = field(default=None, repr=False)
+    """The client's connection, for a host engine."""
+    summarizes: bool = False
+    """Whether the text of the reasoning is sent as its summary."""
+
+    @cached_property
+    def stored_items(self) -> tuple[JsonItem, ...]:
+        """The conversation as a store needs it: each item has an id."""
+        return add_ids(self.items)
+
+
+def new_driver(
+    context: RequestContext,
+    generation: Generation,
+    settings: Mapping[str, object],
+    writer: Writer[T],
+    *,
+    ids: Ids = random_id,
+    clock: Clock = now,
+) -> ResponseDriver[T]:
+    """Return the driver of a response, which echoes the request and the `settings` that its engine has resolved."""
+    request, seals = context.request, context.seals
+    transformations = {"input_transformations": to_builtins(context.removed)} if context.removed else {}
+    return ResponseDriver(
+        {**request.settings, **settings, **transformations},
+        writer=writer,
+        ids=ids,
+        clock=clock,
+        response_id=generation.response_id or (None if context.lease is None else context.lease.response_id),
+        final_fields=None if seals is None else _final_fields(seals, request, generation),
+        additions=generation.additions,
+        summarizes=context.summarizes,
+    )
+
+
+def _final_fields(seals: Seals, request: ResponseRequest, generation: Generation) -> FinalFields | None:
+    """Return what seals reasoning: all of it on request, and always what its engine wants back."""
+    if request.wants_encrypted_reasoning:
+        return seals.late_fields
+    return seals.kept_fields if generation.encrypts else None
+
+
+class CompactionError(EngineError):
+    """A conversation could not be compacted. The response fails instead of losing part of the conversation."""
+
+
+@frozen
+class CompactionSummary:
+    """The summary of a conversation, its usage, and why it failed if it did."""
+
+    text: str
+    usage: Usage | None
+    fault: EngineError | None = None
+
+
+async def needs_compaction(context: RequestContext, generation: Generation, turn: Turn) -> bool:
+    """Return whether the conversation of a turn is compacted before the model answers."""
+    if context.seals is None:
+        return False
+    if context.request.compacts_only:
+        return True
+    threshold = context.request.compact_threshold
+    return threshold is not None and await generation.count(await fitting(generation, turn)) > threshold
+
+
+def summary_context(context: RequestContext, engine: Engine) -> RequestContext:
+    """Return the request for a summary of a conversation; raise `ApiError` if the engine refuses its parameters."""
+    request = engine.read(context.request.summary())
+    model_items = (*context.model_items, *request.input)
+    return RequestContext(request, context.items, context.tenant, model_items, connection=context.connection)
+
+
+def summary_of(driver: ResponseDriver[Any]) -> CompactionSummary:
+    """Return the summary that an ended response has written; a truncated, failed or empty one has a fault."""
+    response, usage = driver.response, driver.usage
+    output = cast("Sequence[JsonItem]", response["output"])
+    parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
+    text = "".join(str(part["text"]) for part in parts if part["type"] == "output_text").strip()
+    error = members(response["error"])
+    match response["status"]:
+        case "completed" if text:
+            return CompactionSummary(text, usage)
+        case "completed":
+            fault: EngineError = CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
+        case "failed" if error.get("code") == PromptError.code:
+            fault = PromptError(str(error.get("message")))
+        case "failed":
+            fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
+        case status:
+            fault = CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
+    return CompactionSummary("", usage, fault)
+
+
+@define(eq=False)
+class Delivery(Generic[T]):
+    """The events of a run that are not sent yet."""
+
+    events: list[T] = field(factory=list[T])
+    first_at: float | None = None
+    """When the first events were taken, by the monotonic clock."""
+    taken_at: float = inf
+    """When the last events were written, by the same clock."""
+    _writing: asyncio.Lock = field(factory=asyncio.Lock)
+    """Is locked while a keep-alive is written, so that later events wait for it."""
+
+    def take(self) -> list[T]:
+        """Return the events, and forget them."""
+        if self.first_at is None:
+            self.first_at = monotonic()
+        events, self.events = self.events, []
+        return events
+
+    def note_written(self) -> None:
+        """Note that the events that were taken are written."""
+        if self.first_at is not None:
+            self.taken_at = monotonic()
+
+    async def until_written(self) -> None:
+        """Wait while a keep-alive is being written."""
+        if self._writing.locked():
+            async with self._writing:
+                pass
+
+    async def keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]], is_waiting: Callable[[], bool]) -> None:
+        """Call `write` whenever no events were taken for some seconds and the run is waiting for a step, until cancelled."""
+        while True:
+            remaining = min(seconds, self.taken_at + seconds - monotonic()) if is_waiting() else seconds
+            if remaining > 0:
+                await asyncio.sleep(remaining)
+                continue
+            async with self._writing:
+                await write()
+            metrics.count("interlock_keep_alives_total")
+            self.taken_at = monotonic()
+
+
+@define(eq=False)
+class RunControl:
+    """Where a run stands in `TURNS`, from before its admission to its end, and what it is doing there.
+
+    `interrupt` may be called at any time in the event loop of the run; `wait` then stops waiting.
+    """
+
+    turns: Machine[TurnTrigger, TurnEffect] = field(factory=partial(Machine.at_start, TURNS), init=False)
+    steps: RunSteps | None = field(default=None, init=False)
+    """The work of the state."""
+    ending: Fault | Cancel = field(default=ABANDONED, init=False)
+    """The delta with which the effect `BREAK_OFF` ends the response: of an interruption or a fault."""
+    exit: BaseException | None = field(default=None, init=False)
+    """The error that asks the process to end. It is raised when the response has ended."""
+    free: Callable[[], object] = field(default=lambda: None, init=False)
+    """Gives back the slot of the run, if it has one."""
+    is_waiting: bool = field(default=False, init=False)
+    _task: asyncio.Task[object] | None = field(default=None, init=False)
+    """The task that waits."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run was not interrupted, and has not ended."""
+        return TurnTrigger.INTERRUPT in self.turns.state.rows
+
+    def interrupt(self, ending: Fault | Cancel) -> None:
+        """End the run without waiting for the engine: with a terminal event, or an error if its response has not started.
+
+        Only the first call counts. Pass a `Cancel` if no client wants the response, or a `Fault` if the server ends it.
+        """
+        if self.goes_on:
+            self.ending = ending
+            if TurnEffect.STOP in self.turns.fire(TurnTrigger.INTERRUPT) and self.is_waiting and self._task is not None:
+                self._task.cancel()
+
+    async def wait(self, work: Awaitable[T]) -> T | None:
+        """Return the result of some work, or None if the run is interrupted meanwhile. The task itself is not cancelled then."""
+        result: T | None = None
+        self._task, self.is_waiting = asyncio.current_task(), True
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            if self.goes_on:
+                raise
+        finally:
+            self.is_waiting, may_go_on = False, self.goes_on
+            if not may_go_on and self._task is not None and self._task.uncancel():
+                raise asyncio.CancelledError  # the task was also cancelled from outside
+        return result if may_go_on else None
+
+    def record(self, error: BaseException, name: str, consequence: str) -> None:
+        """Log an error. Keep one that asks the process to end, and reraise one that stops the current task."""
+        if ends_process(error):
+            self.exit = error
+        elif not is_fault(error):
+            raise error
+        logger.error("%s: %s", name, consequence, exc_info=error)
+
+    def take_exit(self) -> BaseException | None:
+        """Return the error that asks the process to end, if any, and drop it, because its traceback refers to the run."""
+        error, self.exit = self.exit, None
+        return error
+
+    async def close(self, close: Callable[[], Awaitable[object]], name: str) -> None:
+        """Close something, and record an error."""
+        try:
+            await close()
+        except BaseException as error:  # noqa: BLE001 - `record` reraises what stops the task
+            self.record(error, name, "the engine or a tool could not be closed")
 
 
 @define(eq=False)
@@ -257,7 +498,6 @@ class ResponseRun(Generic[T]):
         yield TurnTrigger.COMPACT if compacts else TurnTrigger.PREPARE
 
     async def _compact(self) -> RunSteps:
-        """Replace the conversation with a summary."""
         seals = cast("Seals", self.context.seals)  # `needs_compaction` requires them
         yield [Start()]
         yield [deltas.Open("compaction")]
@@ -316,7 +556,6 @@ class ResponseRun(Generic[T]):
             return estimate_prompt(turn)  # what is wrong with the turn, its generation says
 
     async def _generate(self) -> RunSteps:
-        """Generate one turn."""
         progress, generation = self.progress, self.generation
         progress.begin(self.driver.item_count)
         read = partial(self._read, generation.parser)
@@ -375,7 +614,6 @@ class ResponseRun(Generic[T]):
         return [evolve(each, usage=no_usage) if isinstance(each, EndTurn) and each.usage == Usage() else each for each in end]
 
     async def _run_tools(self) -> RunSteps:
-        """Run the tools of the pending calls."""
         progress = self.progress
         calls, rejected = progress.calls, progress.rejected
         async with aclosing(self.tools.run(calls, rejected)) as results:

@@ -1,47 +1,65 @@
-"""Turns a request into a run: its conversation is resolved, and the engine begins and accepts it.
+"""Turns a request into a run: its conversation is resolved, and the engine begins and accepts it. Reports the ended run.
 
 HTTP routes and WebSockets share it. docs/design/request.md describes the stations of a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import define, evolve, field, frozen
 
 from interlock.embedding import now, random_id
+from interlock.events.json import members
 from interlock.events.sse import Writer
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import Clock, Ids
 from interlock.parsers import parser_for
+from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine, Generation, Turn
 from interlock.serving.engines.generation import Silence, fitting, prepare_later
 from interlock.serving.engines.shortcut import ClientSocket
+from interlock.serving.metrics import known_code
 from interlock.serving.requests.api_errors import PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, answer_async_calls, join
-from interlock.serving.requests.logs import log_with
+from interlock.serving.requests.logs import FIELDS, log_with
 from interlock.serving.requests.runtime import Yielder, is_fault
 from interlock.serving.responses.active_runs import ActiveRuns, NotBegunError
-from interlock.serving.responses.archive import Archive
-from interlock.serving.responses.compaction import needs_compaction, summary_context
-from interlock.serving.responses.context import RequestContext, new_driver
-from interlock.serving.responses.conversation_lease import ConversationLease, no_such_conversation
-from interlock.serving.responses.delivery import RunControl
-from interlock.serving.responses.observation import observe_run
-from interlock.serving.responses.run import NullWriter, ResponseRun
+from interlock.serving.responses.archive import Archive, ConversationLease, no_such_conversation
+from interlock.serving.responses.run import (
+    NullWriter,
+    RequestContext,
+    ResponseRun,
+    RunControl,
+    needs_compaction,
+    new_driver,
+    summary_context,
+)
 from interlock.serving.responses.sealing import SealingKeys, Seals
 from interlock.serving.responses.turns_table import TurnEffect, TurnTrigger
-from interlock.serving.store import StoredResponse
-from interlock.serving.tools.tool_runner import NullTools, ToolRunner
+from interlock.serving.store.values import StoredResponse
+from interlock.serving.tools.hosting import NullTools, ToolRunner
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
+    from interlock.parsers.chunk import Recoveries
+
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
+OPERATION: Final = "chat"
+"""The operation of every response, by the conventions for generative AI."""
+PROVIDER: Final = "interlock"
+DIGITS: Final = 3
+"""The digits after the point of seconds, in the log."""
 NO_RESPONSE: Final = "a request without a response"
 """The name of a run in the log before it has a response."""
 
@@ -126,17 +144,6 @@ class PendingRun(Generic[T]):
       conversation or item; 409 if the conversation has another response in progress; 429 if the server has too many;
     - `StoreDown`, if the store is not available, and the request needs it;
     - an error of a host engine.
-
-    Args:
-        service: The service.
-        request: The request.
-        tenant: The tenant.
-        writer: Writes the events.
-        latest: The previous response, if the caller has it.
-        generates: If not, the engine only renders the prompt, or warms its cache if the request wants that.
-        connection: The client's connection, for a host engine.
-        summarizes: The response is a summary of the request's conversation, instead of an answer to it.
-        is_steered: Returns whether the response should end at the next boundary of its output.
     """
 
     service: ResponseService
@@ -144,10 +151,14 @@ class PendingRun(Generic[T]):
     tenant: str
     writer: Writer[T]
     latest: StoredResponse | None = field(default=None, kw_only=True)
+    """The previous response, if the caller has it."""
     generates: bool = field(default=True, kw_only=True)
-    connection: HTTPConnection | None = field(default=None, kw_only=True)
+    """If not, the engine only renders the prompt, or warms its cache if the request wants that."""
+    connection: HTTPConnection | None = field(default=None, kw_only=True)  # for a host engine
     summarizes: bool = field(default=False, kw_only=True)
+    """Whether the response is a summary of the request's conversation, instead of an answer to it."""
     is_steered: Callable[[], bool] = field(default=lambda: False, kw_only=True)
+    """Returns whether the response should end at the next boundary of its output."""
     control: RunControl = field(factory=RunControl, init=False)
 
     @asynccontextmanager
@@ -251,3 +262,98 @@ class PendingRun(Generic[T]):
         else:
             await resources.enter_async_context(lease.keep_alive(self.control.interrupt))
         return lease
+
+
+@contextmanager
+def observe_run(model: str, label: str) -> Generator[Callable[[ResponseRun[Any]], None]]:
+    """Observe a run of a model within the context; `label` is the model's name in metrics. The value reports the ended run."""
+    started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": model}
+    metrics.count("interlock_open_streams")
+    try:
+        with traces.record(f"{OPERATION} {label}", "SERVER", attributes) as span:
+            yield partial(_report, label, started_at, span)
+    finally:
+        metrics.count("interlock_open_streams", amount=-1)
+
+
+def _report(model: str, started_at: float, span: traces.Span, run: ResponseRun[T]) -> None:
+    """Report a response that has ended, and began at this time by the monotonic clock."""
+    driver, seconds = run.driver, monotonic() - started_at
+    if not driver.ended:
+        return
+    response, status, usage = driver.response, driver.status, driver.usage
+    reason = _reason(run)
+    _log_end(run, reason, seconds, None if run.delivery.first_at is None else run.delivery.first_at - started_at)
+    if status == "failed":
+        reason = known_code(reason)
+    error_type = "" if status in {"completed", "incomplete"} else reason or status
+    labels = (OPERATION, PROVIDER, model)
+    if run.progress.first_output_at is not None:
+        metrics.observe("gen_ai_server_time_to_first_token_seconds", run.progress.first_output_at - started_at, *labels)
+    for token_seconds in run.progress.token_seconds:
+        metrics.observe("gen_ai_server_time_per_output_token_seconds", token_seconds, *labels)
+    metrics.observe("gen_ai_server_request_duration_seconds", seconds, *labels, error_type)
+    metrics.count("interlock_responses_total", status, reason, model)
+    for kind, amount in driver.event_counts.items():
+        metrics.count("interlock_events_total", kind, amount=amount)
+    for item in driver.items():
+        metrics.count("interlock_items_total", str(item["type"]), str(item.get("status") or "completed"))
+    if usage is not None:
+        metrics.count("interlock_tokens_total", "input", model, amount=usage.input_tokens)
+        metrics.count("interlock_tokens_total", "output", model, amount=usage.output_tokens)
+        span.set({"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens})
+    _count_recoveries(run)
+    span.set(
+        {
+            "gen_ai.response.id": driver.id,
+            "gen_ai.response.model": str(response["model"]),
+            "gen_ai.response.finish_reasons": [reason or status],
+        }
+    )
+    if error_type:
+        span.fail(error_type)
+
+
+def _count_recoveries(run: ResponseRun[T]) -> None:
+    recoveries: Recoveries | None = getattr(run.generation.parser, "recoveries", None)
+    for (family, kind), amount in (recoveries or {}).items():
+        if family == "responses":
+            metrics.count("interlock_upstream_repairs_total", kind, amount=amount)
+        else:
+            metrics.count("interlock_parser_recoveries_total", family, kind, amount=amount)
+
+
+def _reason(run: ResponseRun[T]) -> str:
+    """Return why a response is incomplete or has failed: the API's reason or an error code; else nothing."""
+    response, status = run.driver.response, run.driver.status
+    if status == "incomplete":
+        return str(members(response["incomplete_details"]).get("reason") or "cut_call")
+    return str(members(response["error"]).get("code") or "") if status == "failed" else ""
+
+
+def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | None) -> None:
+    """Log how and why a response has ended, after how many seconds, and when its first event came."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    tenant = run.context.tenant
+    status, count, usage = run.driver.status, run.driver.item_count, run.driver.usage
+    fields: dict[str, object] = {
+        "status": status,
+        "reason": reason or None,
+        "items": count,
+        "input_tokens": usage and usage.input_tokens,
+        "output_tokens": usage and usage.output_tokens,
+        "first_event_seconds": None if first is None else round(first, DIGITS),
+        "seconds": round(seconds, DIGITS),
+        "tenant": tenant or None,
+    }
+    parts = [
+        f"{status} ({reason})" if reason else status,
+        f"{count} {'item' if count == 1 else 'items'}",
+        *([] if usage is None else [f"{usage.input_tokens} tokens in, {usage.output_tokens} out"]),
+        *([] if first is None else [f"first event after {first:.3f} s"]),
+        f"{seconds:.3f} s",
+        *([f"tenant {tenant}"] if tenant else []),
+    ]
+    known = {name: value for name, value in fields.items() if value is not None}
+    logger.info("%s: %s", run.driver.id, ", ".join(parts), extra={FIELDS: known})

@@ -26,9 +26,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrDumper
 
 from interlock.events.json import clean
-from interlock.serving.store.database import DatabaseConnection, Failure, Values
-from interlock.serving.store.rows import Transaction
-from interlock.serving.store.shared_store import ConnectionRole, SharedStore
+from interlock.serving.store.response_store import ConnectionRole, SharedStore
+from interlock.serving.store.rows import DatabaseConnection, Failure, Transaction, Values
 from interlock.serving.store.values import ResponseKey, StoreDown
 
 SCHEMA: Final = "interlock"
@@ -177,8 +176,8 @@ class PostgresConnection(DatabaseConnection):
             raise StoreDown(f"The schema {SCHEMA} contains tables of another program.")
         return int(self.value("SELECT version FROM layout")) if layouts else None
 
-    def begin_migration(self) -> None:
-        super().begin_migration()
+    def begin_layout(self) -> None:
+        super().begin_layout()
         self.execute(f"SELECT pg_advisory_xact_lock(hashtext('{SCHEMA}'))")
         if not self.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}'"):  # noqa: S608 - a constant
             self.execute(f"CREATE SCHEMA {SCHEMA}")  # `IF NOT EXISTS` needs the right to create schemas

@@ -1,22 +1,29 @@
-"""The rows of a SQL store, and the effects that the state tables `stored` and `conversation` have on them."""
+"""The database of a store: its connection, its layout, and what the effects of `stored` and `conversation` do to its rows."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import inf
-from typing import Any, Final, Literal, TypeAlias, assert_never, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
 
 from attrs import define, evolve, field, fields, frozen
+from msgspec.json import decode
 
+from interlock.events.json import dumps
 from interlock.fsm.table import State
 from interlock.serving.requests.input_items import JsonItem
-from interlock.serving.store.chain import StoredChunk, body_of, chunks_of, compress, index_id, pack, put_together, unpack
-from interlock.serving.store.conversation_table import CONVERSATION, ConversationEffect, ConversationTrigger
-from interlock.serving.store.database import Contention, DatabaseConnection
-from interlock.serving.store.stored_table import STORED, StoredEffect, StoredTrigger
+from interlock.serving.store.tables import (
+    CONVERSATION,
+    STORED,
+    ConversationEffect,
+    ConversationTrigger,
+    StoredEffect,
+    StoredTrigger,
+)
 from interlock.serving.store.values import (
     LEASE,
     Addition,
@@ -28,9 +35,170 @@ from interlock.serving.store.values import (
     Log,
     ResponseKey,
     SequenceError,
+    StoredChunk,
     StoredConversation,
+    StoreDown,
     StoredResponse,
+    body_of,
+    chunks_of,
+    compress,
+    index_id,
+    put_together,
 )
+
+Values: TypeAlias = Sequence[object]
+
+VERSION: Final = 1
+"""The version of the layout. A store of another version is refused."""
+
+LAYOUT: Final = """
+    CREATE TABLE layout (version INTEGER NOT NULL);
+    INSERT INTO layout VALUES ({version});
+
+    -- Each item is stored once. `digest` covers its tenant and body.
+    CREATE TABLE item (
+        seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, digest {bytes} NOT NULL UNIQUE, body {bytes} NOT NULL
+    );
+    CREATE INDEX item_by_id ON item (tenant, id);
+
+    -- The conversations of responses are chains that share their common links. `digest` covers all items up to this one.
+    CREATE TABLE link (
+        seq {seq}, digest {bytes} NOT NULL UNIQUE, before {int} REFERENCES link, item {int} NOT NULL REFERENCES item
+    );
+    CREATE INDEX link_by_before ON link (before);
+    CREATE INDEX link_by_item ON link (item);
+
+    -- The output of a response is the last `outputs` items of its conversation.
+    CREATE TABLE response (
+        seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
+        tip {int} REFERENCES link, outputs INTEGER NOT NULL, owner TEXT NOT NULL, epoch INTEGER NOT NULL,
+        until {float} NOT NULL, cancelled INTEGER NOT NULL, oldest INTEGER NOT NULL, following INTEGER NOT NULL,
+        written {float} NOT NULL, UNIQUE (tenant, id)
+    );
+    CREATE INDEX response_by_tip ON response (tip);
+    CREATE INDEX response_by_written ON response (written);
+    CREATE INDEX response_by_until ON response (until) WHERE state IN ('queued', 'running', 'lost');
+
+    -- The response object without its output has its own table, because every event updates the row above.
+    CREATE TABLE body (response {int} PRIMARY KEY REFERENCES response, json {bytes} NOT NULL);
+    CREATE TABLE event (
+        response {int} NOT NULL REFERENCES response, number INTEGER NOT NULL, frame {bytes} NOT NULL,
+        PRIMARY KEY (response, number)
+    ) {clustered};
+
+    CREATE TABLE conversation (
+        seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, created_at {int} NOT NULL, metadata {bytes} NOT NULL,
+        version INTEGER NOT NULL, owner TEXT NOT NULL, until {float} NOT NULL, UNIQUE (tenant, id)
+    );
+    CREATE TABLE member (
+        conversation {int} NOT NULL REFERENCES conversation, place INTEGER NOT NULL, item {int} NOT NULL REFERENCES item,
+        PRIMARY KEY (conversation, place)
+    ) {clustered};
+    CREATE INDEX member_by_item ON member (item);
+"""
+"""The statements that create the tables, with the database's own SQL for the words in braces: `DatabaseConnection.types`."""
+
+
+class Contention(Exception):  # noqa: N818 - a state of the database, which passes
+    """Another transaction blocks this one, which is then tried again."""
+
+
+class DatabaseConnection(ABC):
+    """A connection to a database. Statements have `?` for each value, or `?1`, `?2` to use a value twice."""
+
+    types: ClassVar[Mapping[str, str]]
+    """The database's own SQL for the words in braces in `LAYOUT`."""
+    answered: float = 0.0  # the monotonic time of the last answer, if the database is on a network
+    lock: str = ""  # the end of a SELECT of rows that the transaction changes, so that other processes wait for it
+    share: str = ""  # the end of a SELECT of rows that the transaction refers to, so that others do not remove them
+
+    @abstractmethod
+    def rows(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Execute a statement, and return its rows."""
+
+    def execute(self, statement: str, values: Values = ()) -> None:
+        self.rows(statement, values)
+
+    def row(self, statement: str, values: Values = ()) -> tuple[Any, ...] | None:
+        rows = self.rows(statement, values)
+        return rows[0] if rows else None
+
+    def value(self, statement: str, values: Values = ()) -> Any:  # noqa: ANN401 - as it is in the database
+        row = self.row(statement, values)
+        return None if row is None else row[0]
+
+    def execute_many(self, statement: str, values: Iterable[Values]) -> None:
+        for each in values:
+            self.execute(statement, each)
+
+    def abort(self) -> None:  # noqa: B027 - a local file always answers
+        """Fail what another thread waits for on this connection, if the database is on a network. Thread-safe."""
+
+    @abstractmethod
+    def begin(self, *, write: bool, waited: float = 0.0) -> None:
+        """Begin a transaction, whose caller has `waited` seconds; it waits the less for locks on a network."""
+
+    def time(self) -> float | None:
+        """Return the time of the database's clock, or None if it has no clock."""
+        return None
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """Roll back the transaction, if there is one."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, even with open statements, without raising an error."""
+
+    @abstractmethod
+    def layout(self) -> int | None:
+        """Return the version of the layout, or None for an empty database.
+
+        Raises:
+            StoreDown: The database belongs to another program.
+        """
+
+    def begin_layout(self) -> None:
+        """Begin a transaction that locks the layout. Subclasses also prepare an empty database."""
+        self.begin(write=True)
+
+    def prepare(self, *, create: bool) -> None:
+        """Create the tables if the database is empty and `create` is true; raise `StoreDown` if it lacks the current layout."""
+        version = self.layout()
+        if version is None and create:
+            version = self._create()
+        if version is None:
+            raise StoreDown("The database has no store.")
+        if version != VERSION:
+            raise StoreDown(f"The store has layout {version}, but this release of Interlock needs layout {VERSION}.")
+
+    def _create(self) -> int:
+        """Create the tables, unless another process has been faster, and return the version of the layout."""
+        self.begin_layout()
+        try:
+            version = self.layout()
+            if version is None:
+                for statement in LAYOUT.format(version=VERSION, **self.types).split(";"):
+                    self.execute(statement)
+            self.commit()
+        except BaseException:
+            self.roll_back()
+            raise
+        return version or VERSION
+
+
+@frozen
+class Failure:
+    """An error of a database."""
+
+    error: Exception  # what the callers receive
+    lost: bool = False  # the connection must be opened again
+    common: bool = False  # every other transaction would fail now too
+    passing: bool = False  # other processes blocked the transaction, which may succeed when it is tried again
+
 
 _T, _E = StoredTrigger, StoredEffect
 _CT, _CE = ConversationTrigger, ConversationEffect
@@ -96,7 +264,7 @@ class Items:
         """Return items by their ids. If two have the same id, the later one wins."""
         query = "SELECT body FROM item WHERE tenant = ? AND id = ? ORDER BY seq DESC LIMIT 1"
         bodies = ((item_id, self.connection.value(query, (tenant, index_id(item_id)))) for item_id in item_ids)
-        return {item_id: unpack(body) for item_id, body in bodies if body is not None}
+        return {item_id: decode(body) for item_id, body in bodies if body is not None}
 
     def add(self, tenant: str, chunks: Sequence[StoredChunk]) -> None:
         """Insert the items that are not stored yet."""
@@ -430,7 +598,7 @@ class ConversationRow:
 
     @property
     def conversation(self) -> StoredConversation:
-        return StoredConversation(self.id, self.created_at, unpack(self.metadata), self.version)
+        return StoredConversation(self.id, self.created_at, decode(self.metadata), self.version)
 
 
 @frozen
@@ -458,7 +626,7 @@ class Conversations:
         if row is None:
             return None
         query = "SELECT body FROM member JOIN item ON item.seq = member.item WHERE conversation = ? ORDER BY place"
-        return tuple(unpack(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
+        return tuple(decode(body) for (body,) in self.tx.connection.rows(query, (row.seq,)))
 
     def require_owner(self, tenant: str, addition: Addition) -> None:
         """Raise `Conflict` if the conversation of an addition has another owner or no longer exists."""
@@ -481,7 +649,7 @@ class Conversations:
             insert = (
                 "INSERT INTO conversation (tenant, id, created_at, metadata, version, owner, until) VALUES (?, ?, ?, ?, ?, '', 0)"
             )
-            connection.execute(insert, (tenant, new.id, new.created_at, pack(new.metadata), new.version))
+            connection.execute(insert, (tenant, new.id, new.created_at, dumps(new.metadata), new.version))
             row = self.row(tenant, new.id)
         member = None if row is None or edit.item_id is None else self._member(row.seq, edit.item_id)
         if row is None or (edit.item_id is not None and member is None):
@@ -491,7 +659,7 @@ class Conversations:
                 case _CE.KEEP:
                     self._append(tenant, row.seq, edit.items)
                 case _CE.DESCRIBE:
-                    connection.execute("UPDATE conversation SET metadata = ? WHERE seq = ?", (pack(edit.metadata), row.seq))
+                    connection.execute("UPDATE conversation SET metadata = ? WHERE seq = ?", (dumps(edit.metadata), row.seq))
                 case _CE.WRITE:
                     self._append(tenant, row.seq, edit.items)
                     if member is not None:

@@ -17,14 +17,22 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 import apsw
 from attrs import define, field
 
-from interlock.events.json import clean
-from interlock.serving.store.chain import body_of, pack
-from interlock.serving.store.database import VERSION, Contention, DatabaseConnection, Failure, Values
-from interlock.serving.store.response_store import SWEEP_BATCH, ResponseStore
-from interlock.serving.store.rows import UNFINISHED, Conversations, ResponseRow, Responses, Seq, Transaction
-from interlock.serving.store.shared_store import ConnectionRole, SharedStore
-from interlock.serving.store.stored_table import StoredTrigger
-from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable
+from interlock.events.json import clean, dumps
+from interlock.serving.store.response_store import SWEEP_BATCH, ConnectionRole, ResponseStore, SharedStore
+from interlock.serving.store.rows import (
+    UNFINISHED,
+    Contention,
+    Conversations,
+    DatabaseConnection,
+    Failure,
+    ResponseRow,
+    Responses,
+    Seq,
+    Transaction,
+    Values,
+)
+from interlock.serving.store.tables import StoredTrigger
+from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable, body_of
 
 R = TypeVar("R")
 Files: TypeAlias = tuple[tuple[int, int] | None, ...]  # device and inode of each, or None if it is missing
@@ -132,8 +140,8 @@ class SqliteConnection(DatabaseConnection):
             raise StoreDown(f"{self.path} is a database of another program.")
         return int(self.value("SELECT version FROM layout"))
 
-    def begin_migration(self) -> None:
-        super().begin_migration()
+    def begin_layout(self) -> None:
+        super().begin_layout()
         if self.layout() is None:
             self.execute(f"PRAGMA application_id = {APPLICATION}")
 
@@ -301,9 +309,6 @@ class MemoryStore(ResponseStore):
         _, _, pages, free = self._connection.rows(FIGURES)[0]
         return int(pages - free - self._empty_pages) * PAGE_BYTES
 
-    async def migrate(self) -> int:
-        return VERSION
-
     async def close(self) -> None:
         """Do nothing, because the responses stay until the process ends."""
 
@@ -343,7 +348,7 @@ class MemoryStore(ResponseStore):
     def _edit(self, tx: Transaction, tenant: str, response_id: str, edit: Edit) -> ResponseRow | None:
         if edit.stored is not None and edit.trigger in {StoredTrigger.PUT, StoredTrigger.ENQUEUE}:
             # The size includes items that are stored already, because they also count when all other responses are evicted.
-            items = sum(PER_ITEM + len(pack(item)) for item in edit.stored.conversation)
+            items = sum(PER_ITEM + len(dumps(item)) for item in edit.stored.conversation)
             if len(body_of(edit.stored)) + items > self.max_bytes:
                 raise StoreFull("The response is larger than the store may be.")
         row = super()._edit(tx, tenant, response_id, edit)

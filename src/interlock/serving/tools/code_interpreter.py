@@ -1,7 +1,7 @@
 """The code interpreter that the server itself runs: `pydantic-monty`, a Python without files and network.
 
-Each container is a process of its own, so that no code delays the event loop or reads the variables of another container. The
-table `interlock.serving.tools.container_table` declares its life.
+Each container is a process of its own, so that no code delays the event loop or reads the variables of another container. It
+keeps the variables of one call for the next, and its calls run one after another. The table `CONTAINER` declares its life.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -21,9 +22,8 @@ from weakref import WeakValueDictionary
 from attrs import define, field, frozen
 
 from interlock.events.items import NOTHING
-from interlock.fsm.table import Machine
+from interlock.fsm.table import Edge, Machine, Table
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
-from interlock.serving.tools.container_table import CONTAINER, ContainerEffect, ContainerTrigger
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, AsyncMontySession
@@ -49,6 +49,50 @@ SUSPENDED: Final = f"suspension limit {SUSPENSIONS} exceeded"
 
 GRACE: Final = 5.0
 """Seconds after which a process is killed that neither ends nor answers."""
+
+
+class ContainerTrigger(StrEnum):
+    """The triggers of a container."""
+
+    RUN = "run"
+    """The next call has its turn."""
+    END = "end"
+    """The code has ended, with or without an exception."""
+    BREAK = "break"
+    """The code exceeded a limit, the process crashed or did not start, or the call was cancelled."""
+    DROP = "drop"
+    """The container was not used for too long, has to make room for another, or the server ends."""
+
+
+class ContainerEffect(StrEnum):
+    """The effects of a container."""
+
+    START = "start"
+    """Start a process."""
+    FEED = "feed"
+    """Run the code in the process."""
+    STOP = "stop"
+    """End the process, and forget the container."""
+
+
+_T, _E = ContainerTrigger, ContainerEffect
+
+CONTAINER: Final[Table[ContainerTrigger, ContainerEffect]] = Table(
+    "container",
+    initial="new",
+    final={"expired"},
+    edges=[
+        #    in         on        goes to    effects
+        Edge("new",     _T.RUN,   "running", [_E.START, _E.FEED]),
+        Edge("running", _T.END,   "idle"),
+        Edge("idle",    _T.RUN,   "running", [_E.FEED]),
+
+        Edge("running", _T.BREAK, "expired", [_E.STOP]),
+        Edge("idle",    _T.DROP,  "expired", [_E.STOP]),
+    ],
+)  # fmt: skip
+"""A container. `running` has no row for `run` or `drop`, so calls take turns and a container in use is never dropped."""
+
 
 _T, _E = ContainerTrigger, ContainerEffect
 
@@ -120,24 +164,16 @@ class FairSlots:
 class CodeInterpreter:
     """Runs code in containers, each of which belongs to one tenant.
 
-    Args:
-        seconds: The most seconds that code may run.
-        memory: The most bytes that it may use.
-        output: The most bytes that it may print.
-        most: The most containers. A further one takes the place of the least recently used one that is idle.
-        idle: The seconds after which an idle container is dropped.
-        wait: The most seconds that a call waits for its turn.
-
     Raises:
         ValueError: The package `pydantic-monty` is not installed.
     """
 
-    seconds: float = 10.0
-    memory: int = 128 * 2**20
-    output: int = 100_000
-    most: int = 32
-    idle: float = 20 * 60.0
-    wait: float = 60.0
+    seconds: float = 10.0  # the longest that code may run
+    memory: int = 128 * 2**20  # the most bytes that it may use
+    output: int = 100_000  # the most bytes that it may print
+    most: int = 32  # the most containers; a further one takes the place of the least recently used one that is idle
+    idle: float = 20 * 60.0  # the seconds after which an idle container is dropped
+    wait: float = 60.0  # the most seconds that a call waits for its turn
     _pool: AsyncMonty | None = field(default=None, init=False)
     _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _slots: FairSlots = field(init=False)

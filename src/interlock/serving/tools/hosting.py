@@ -1,8 +1,9 @@
-"""Hosted tools: the MCP servers that a request declares, their lists, approved calls, and the calls of each turn.
+"""Hosted tools: their interfaces, and those of one response: MCP servers, their lists, approvals, calls and citations.
 
-Filters rewrite the parser's deltas before they become events: calls that need approval become requests, and citations get
-annotations. A tool starts only after the consumer of `ResponseTools.run` takes its `Run` delta; then it no longer waits for the
-consumer.
+`ToolServers` runs tools, `NullTools` runs none, and `ScriptedTools` returns the results of a script. Filters rewrite the parser's
+deltas before they become events: calls that need approval become requests, and citations get annotations. The pages in the text
+of a search have numbers, by which marks in the text of the model cite them. A tool starts only after the consumer of
+`ResponseTools.run` takes its `Run` delta; then it no longer waits for the consumer.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 import orjson
@@ -22,7 +24,7 @@ from attrs import define, field, frozen
 from interlock.embedding import random_id
 from interlock.events.items import ITEMS, NOT_UNDERSTOOD, NOTHING, ItemKind, result_fields
 from interlock.events.json import as_text, dumps, elements, is_array, is_object, members
-from interlock.fsm.deltas import Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import OTHER
@@ -30,17 +32,171 @@ from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
-from interlock.serving.requests.tool_offer import CALL_SECONDS, CONTAINER, HOSTED_CALLS, LABELS, SEARCHES, HostedTool
+from interlock.serving.requests.tool_offer import (
+    CALL_SECONDS,
+    CONTAINER,
+    HOSTED_CALLS,
+    HOSTED_TOOLS,
+    LABELS,
+    SEARCHES,
+    HostedTool,
+)
 from interlock.serving.tools.address import AddressPolicy, Endpoint
-from interlock.serving.tools.citations import Citations, pages_of
-from interlock.serving.tools.tool_runner import LocalTool, ToolSession
 
 if TYPE_CHECKING:
     from mcp_types import Tool
 
+    from interlock.serving.engines.recordings import ToolResult
+    from interlock.serving.engines.scripted_engine import ScriptedEngine
     from interlock.serving.tools.mcp_session import Session
 
 logger = logging.getLogger(__name__)
+
+
+class Tools(Protocol):
+    """The tools of one response. Closing one of its generators (`aclose`) cancels the tools that still run."""
+
+    def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
+        """Yield groups of deltas before the model's first turn. Hosted calls that they make ready run before that turn.
+
+        `output` returns the items of the response so far, including items from the deltas that were already yielded.
+        """
+        ...
+
+    def rewrite(self, deltas: list[Delta]) -> list[Delta]:
+        """Return the deltas that replace the parser's deltas for the driver."""
+        ...
+
+    def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
+        """Run the tools of one turn's calls, and yield `Run`, `Progress`, `Succeed` and `Fail` as they happen.
+
+        A tool starts after its `Run` was taken and written. A call without deltas is not run, and fails when the response ends.
+        `rejected` has the items of calls with invalid arguments, which have already failed but count as calls. After `Finish`, no
+        turn follows; nor does one if this yields nothing and `rejected` is empty.
+        """
+        ...
+
+    def with_outputs(self, items: Iterable[JsonItem]) -> Sequence[JsonItem]:
+        """Return items of the response for the model, with the results of tools as `output`, which clients may not receive."""
+        ...
+
+
+class ToolRunner(Protocol):
+    """Creates the tools of each response."""
+
+    @property
+    def hosted(self) -> Container[HostedTool]:
+        """The hosted tools that it runs."""
+        ...
+
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
+        """Return a context manager for the tools of one response; `items` is the conversation, with the request's input."""
+        ...
+
+    async def close(self) -> None:
+        """End what outlives a response; the server ends."""
+        ...
+
+
+class ToolSession(Protocol):
+    """The use of one tool, or of one server with tools, by one response."""
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """Call a tool and return its result as text.
+
+        Raises:
+            ToolFailedError: The tool reports an error.
+            ToolError: The tool cannot be called.
+        """
+        ...
+
+
+class LocalTool(Protocol):
+    """A hosted tool that the server runs itself, without an MCP server."""
+
+    @property
+    def description(self) -> str:
+        """What models read about the tool."""
+        ...
+
+    def session(
+        self, tenant: str, container_id: str, earlier: Sequence[str] = (), domains: Mapping[str, object] = NOTHING
+    ) -> ToolSession:
+        """Return the session of a response of a tenant.
+
+        Code runs in the container with this id; `earlier` has the results of searches in earlier responses,
+        and the messages that cite them. `domains` are the filters of the request's web search.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what outlives a response."""
+        ...
+
+
+@frozen
+class NullTools:
+    """No hosted tools: calls of them fail."""
+
+    @property
+    def hosted(self) -> Container[HostedTool]:
+        return ()
+
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
+        del request, items, tenant
+        return nullcontext(self)
+
+    async def close(self) -> None:
+        pass
+
+    async def prepare(self, output: Callable[[], Sequence[JsonItem]]) -> AsyncGenerator[Sequence[Delta], None]:
+        del output
+        return
+        yield
+
+    def rewrite(self, deltas: list[Delta]) -> list[Delta]:
+        return deltas
+
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
+        if calls or rejected:
+            yield Finish()
+
+    def with_outputs(self, items: Iterable[JsonItem]) -> Sequence[JsonItem]:
+        return [*items]
+
+
+@frozen
+class ScriptedTools:
+    """Returns the results that a script has for its hosted calls."""
+
+    engine: ScriptedEngine
+
+    @property
+    def hosted(self) -> Container[HostedTool]:
+        return HOSTED_TOOLS
+
+    def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
+        del items, tenant
+        return nullcontext(_ScriptedResults(self.engine.results(request)))
+
+    async def close(self) -> None:
+        pass
+
+
+@frozen
+class _ScriptedResults(NullTools):
+    """The results for one response, in the order of the calls; a call without a result is not run."""
+
+    results: deque[ToolResult]
+
+    async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
+        from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415 - only scripts need it
+
+        del rejected
+        for call in calls[: len(self.results)]:
+            for delta in tool_deltas(call, self.results.popleft()):
+                yield delta
+
 
 MAX_CALLS: Final = 128
 """The most calls of a response whose request sets no limit, so that a model cannot call forever."""
@@ -141,6 +297,67 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
     read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
     names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
     return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
+
+
+HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
+"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
+MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
+"""A citation of a page by its number: `【3†L5-L7】`."""
+MAX_MARK: Final = 80
+
+
+@frozen
+class Page:
+    """A page in a tool's text; marks cite it by its number."""
+
+    number: int
+    title: str
+    url: str
+
+
+def pages_of(text: str) -> list[Page]:
+    """Return the pages in a tool's text, in order."""
+    return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
+
+
+def cited_numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of the pages that the marks in a text cite."""
+    for mark in MARK.finditer(text):
+        yield int(mark[1])
+
+
+@define(eq=False)
+class Citations:
+    """Adds an annotation for each mark that cites a known page. The driver computes the position of the mark."""
+
+    pages: dict[int, Page] = field(factory=dict[int, Page], init=False)
+    _tail: str = field(default="", init=False)
+    """The end of the text so far, from a `【` that may begin a mark."""
+
+    def add_pages(self, pages: Iterable[Page]) -> None:
+        self.pages.update((page.number, page) for page in pages)
+
+    def feed(self, deltas: Iterable[Delta]) -> list[Delta]:
+        result: list[Delta] = []
+        for delta in deltas:
+            result.append(delta)
+            match delta:
+                case str(text) | Text(text):
+                    result += self._marks(text)
+                case _:
+                    self._tail = ""
+        return result
+
+    def _marks(self, text: str) -> Iterator[Annotate]:
+        text = self._tail + text
+        end = 0
+        for mark in MARK.finditer(text):
+            end = mark.end()
+            page = self.pages.get(int(mark[1]))
+            if page is not None and len(mark[0]) <= MAX_MARK:
+                yield Annotate({"type": "url_citation", "url": page.url, "title": page.title}, mark[0])
+        start = text.rfind("【", end)
+        self._tail = text[start:] if start >= 0 and len(text) - start < MAX_MARK else ""
 
 
 @define(eq=False)

@@ -29,7 +29,7 @@ from interlock.events.json import as_text, elements, members
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.citations import cited_numbers, pages_of
+from interlock.serving.tools.hosting import cited_numbers, pages_of
 from interlock.serving.tools.mcp_session import GuardedTransport, TooLarge, http_client
 
 READER: Final = Path(__file__).with_name("page_reader.py")
@@ -74,21 +74,13 @@ ProviderRequest: TypeAlias = tuple[str, str, Mapping[str, str], Mapping[str, obj
 
 @frozen
 class Provider:
-    """A search API.
+    """A search API."""
 
-    Args:
-        url: Where it is, unless the operator names another URL; empty for one that everybody hosts.
-        variable: The environment variable with its key; empty if it needs none.
-        ask: Returns the request, for a URL, a key, a query and a number of results.
-        path: The path to the results in the answer.
-        texts: The fields of a result that may have its text.
-    """
-
-    url: str
-    variable: str
-    ask: Callable[[str, str, str, int], ProviderRequest]
-    path: tuple[str, ...] = ("results",)
-    texts: tuple[str, ...] = ("content",)
+    url: str  # unless the operator names another; empty for an API that everybody hosts
+    variable: str  # of the environment, with its key; empty if it needs none
+    ask: Callable[[str, str, str, int], ProviderRequest]  # for a URL, a key, a query and a number of results
+    path: tuple[str, ...] = ("results",)  # to the results in the answer
+    texts: tuple[str, ...] = ("content",)  # the fields of a result that may have its text
 
 
 def _ask_searxng(url: str, _key: str, query: str, _count: int) -> ProviderRequest:
@@ -252,7 +244,7 @@ class WebSearch:
 
     async def _open(self, url: str) -> FoundPage:
         try:
-            async with asyncio.timeout(OPEN_SECONDS), _page_client(self.policy) as client, client.stream("GET", url) as response:
+            async with asyncio.timeout(OPEN_SECONDS), self._client() as client, client.stream("GET", url) as response:
                 if not response.is_success:
                     raise ToolFailedError(f"The page answers HTTP {response.status_code}.")
                 kind, _, parameters = response.headers.get("content-type", "text/html").partition(";")
@@ -273,6 +265,16 @@ class WebSearch:
             title, text = "", raw.decode(charset or "utf-8", errors="replace")
         return FoundPage(_safe(final), " ".join(title.split())[:TITLE] or final[:TITLE], await _split_lines(text))
 
+    def _client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            transport=PageTransport(self.policy, []),
+            headers={"Accept-Encoding": "identity", "User-Agent": "Interlock"},
+            timeout=OPEN_SECONDS,
+            follow_redirects=True,
+            max_redirects=REDIRECTS,
+            trust_env=False,
+        )
+
 
 class PageTransport(GuardedTransport):
     """Checks the destination of every request and redirect, and leaves the size of the answer to its reader."""
@@ -285,17 +287,6 @@ class PageTransport(GuardedTransport):
             await response.aclose()
             raise ToolFailedError("The page is compressed, although the server asked for it not to be.")  # may be a bomb
         return response
-
-
-def _page_client(policy: AddressPolicy) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(
-        transport=PageTransport(policy, []),
-        headers={"Accept-Encoding": "identity", "User-Agent": "Interlock"},
-        timeout=OPEN_SECONDS,
-        follow_redirects=True,
-        max_redirects=REDIRECTS,
-        trust_env=False,
-    )
 
 
 async def _read_beginning(response: httpx2.Response) -> bytes:
@@ -329,7 +320,6 @@ def _charset(parameters: str) -> str:
 
 
 async def _read_html(raw: bytes, charset: str) -> tuple[str, str]:
-    """Return the title and the text of a page."""
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-I", str(READER), charset)
     reader = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env={})
@@ -349,17 +339,11 @@ async def _read_html(raw: bytes, charset: str) -> tuple[str, str]:
 
 @define(eq=False)
 class SearchSession:
-    """The web search of one response.
-
-    Args:
-        pages: The pages of earlier responses, by their numbers.
-        following: The number of the next page.
-        domains: The domains whose pages the model may see.
-    """
+    """The web search of one response."""
 
     _web: WebSearch
-    _pages: dict[int, FoundPage]
-    _following: int
+    _pages: dict[int, FoundPage]  # by their numbers, those of earlier responses too
+    _following: int  # the number of the next page
     _domains: SearchDomains = SearchDomains()
     _latest: int = field(default=-1, init=False)
 

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import is_object, parse
 from interlock.events.shapes import name_of
-from interlock.testing.conformance.answers import Body, Output, TestedApi
+from interlock.testing.conformance.apis import Body, Output, TestedApi
 
 Result: TypeAlias = Literal["passes", "fails", "not served", "not seen"]
 """`not served`: the server refuses or ignores the request; `not seen`: the model did not do what the case needs."""
@@ -116,52 +116,34 @@ def has_logprobs(reply: Reply) -> Outcome:
 
 @frozen
 class CaseStep:
-    """A request of a case that has several, because one answer cannot show it.
-
-    Args:
-        method: The method.
-        path: The path after that of the API, or a whole one from `/v1`, with `{id}` for the id in the first answer.
-        fields: The request of the Responses API, or its bytes.
-        verbatim: Whether other APIs receive the same fields, untranslated.
-        refused: Whether the server must refuse it with an error of the API, or only may.
-        has: The fields that the answer must have, with their values, or a tuple of them.
-        same: The fields that must be those of the first answer.
-        grows: Whether the input must have more tokens than that of the first request.
-        ends: Repeat the request until the response ends; with one of these statuses, nobody can tell.
-    """
+    """A request of a case that has several, because one answer cannot show it."""
 
     method: str = "POST"
-    path: str = ""
-    fields: Body | bytes | None = None
-    verbatim: bool = False
-    refused: Literal["", "must", "may"] = ""
-    has: Mapping[str, object] = field(factory=dict[str, object])
-    same: Sequence[str] = ()
-    grows: bool = False
+    path: str = ""  # after that of the API, or whole, from `/v1`; `{id}` is the id in the first answer
+    fields: Body | bytes | None = None  # the request of the Responses API, or its bytes
+    verbatim: bool = False  # whether other APIs receive the same fields, untranslated
+    refused: Literal["", "must", "may"] = ""  # whether the server must refuse it with an error of the API, or only may
+    has: Mapping[str, object] = field(
+        factory=dict[str, object]
+    )  # the fields of the answer, with their values, or a tuple of them
+    same: Sequence[str] = ()  # the fields that must be those of the first answer
+    grows: bool = False  # whether the input must have more tokens than that of the first request
     ends: Sequence[str] = ()
+    """Repeat the request until the response ends; with one of these statuses, nobody can tell."""
 
 
 @frozen
 class Case:
-    """A request that is sent twice, for a stream and for a whole answer; or its `steps`, or another `way` to send it.
+    """A request that is sent twice, for a stream and for a whole answer; or its `steps`, or another `way` to send it."""
 
-    Args:
-        name: What it tries.
-        fields: The request of the Responses API.
-        check: What the answer must show.
-        apis: The APIs that have it.
-        needs: The case that must pass, because this one shows nothing without it.
-        steps: The steps.
-        way: `socket`: over a WebSocket, twice; `disconnect`: the client leaves the stream; `resume`: and reads the rest.
-    """
-
-    name: str
-    fields: Body = field(factory=dict[str, object])
-    check: Check = says_text
-    apis: Sequence[TestedApi] = get_args(TestedApi)
-    needs: str = ""
+    name: str  # what it tries
+    fields: Body = field(factory=dict[str, object])  # the request of the Responses API
+    check: Check = says_text  # what the answer must show
+    apis: Sequence[TestedApi] = get_args(TestedApi)  # which have it
+    needs: str = ""  # the case that must pass, because this one shows nothing without it
     steps: Sequence[CaseStep] = ()
     way: Literal["", "socket", "disconnect", "resume"] = ""
+    """`socket`: over a WebSocket, twice; `disconnect`: the client leaves the stream; `resume`: and reads the rest."""
 
 
 _R: Final[Sequence[TestedApi]] = ("responses",)

@@ -17,9 +17,8 @@ from interlock.events.stream import TERMINAL, Completed
 from interlock.judges import AnyJudge, Severity, Verdict
 from interlock.judges.contents import check_fields
 from interlock.serving.cli.options import ExchangeError, SlowAnswerError, exchange, printable
-from interlock.testing.conformance.answers import Body, TestedApi, parse_arguments, read_stream, read_whole
+from interlock.testing.conformance.apis import PATHS, Body, TestedApi, parse_arguments, read_stream, read_whole, translate
 from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, CaseStep, Reply, Result
-from interlock.testing.conformance.requests import PATHS, translate
 
 _OK: Final = 200
 _REFUSALS: Final = range(400, 500)
@@ -157,7 +156,6 @@ class Player:
         return Reply(*read_stream(self.api, bodies), _usage(bodies), raw)
 
     def _read(self, path: str, body: Body | None, method: str = "POST") -> Generator[bytes]:
-        """Yield the chunks of a stream."""
         data = None if body is None else dumps(body)
         with exchange(method, f"{self.url}{path}", self._headers(_EVENT_STREAM), data, self.timeout) as answer:
             if answer.status != _OK:
@@ -173,7 +171,6 @@ class Player:
             yield from chunks
 
     def _judge(self, raw: bytes, first: int = 0) -> Sequence[Body]:
-        """Judge a stream, and return the bodies of its events."""
         judge = AnyJudge(api=self.api, first=first)
         judge.content_type(_EVENT_STREAM)
         judge.feed(raw)
@@ -224,7 +221,6 @@ class Player:
             first = first or answer
 
     def _take(self, step: CaseStep, first: Body) -> Body:
-        """Send the request of a step, and return the answer."""
         path = step.path.replace("{id}", as_text(first.get("id")))
         path = path if path.startswith("/v1") else PATHS[self.api] + path
         body = self._body(step, first)
@@ -248,7 +244,6 @@ class Player:
         return answer
 
     def _body(self, step: CaseStep, first: Body) -> bytes | None:
-        """Return the body of the request of a step, if it has one."""
         if step.fields is None or isinstance(step.fields, bytes):
             return step.fields
         if step.path.startswith("/v1/"):
@@ -258,7 +253,6 @@ class Player:
         return dumps(body).replace(b"{id}", as_text(first.get("id")).encode())
 
     def _check_refusal(self, step: CaseStep, status: int, raw: bytes) -> None:
-        """Check that a request is refused with an error of the API."""
         if status == _OK:
             raise CaseEnd("not served" if step.refused == "may" else "fails", "accepted")
         if status not in _REFUSALS:

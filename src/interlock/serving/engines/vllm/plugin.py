@@ -49,7 +49,7 @@ from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.sealing import RANDOM_KEY
 from interlock.serving.settings import Settings, SettingsError, read_settings, variable
-from interlock.serving.store import StoreError
+from interlock.serving.store.values import StoreError
 from interlock.serving.tools.hosting import ToolServers
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 

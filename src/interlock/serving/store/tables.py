@@ -1,11 +1,15 @@
-"""The life of a stored response, declared as a table.
+"""The lives of a stored response and of a conversation, declared as tables.
 
 A foreground response is stored when it ends. A background response is enqueued first, and one owner at a time writes its
 events. The owner's lease expires, so another owner can take over if it dies. When a client deletes it, its readers get a lease on
-its log, so that they can read the end. A store writes nothing at the moment when a lease lapses or a response expires: the next
-operation consults the store's clock, and fires `lapse` or `expire` first.
+its log, so that they can read the end.
 
-Every store of `interlock.serving.store` fires these edges and carries out the effects of each in one commit.
+A response in a conversation holds a lease on it, so only that response can change its items. The response whose lease has lapsed
+stays the owner until another response takes the lease or a client changes the items. A response that is no longer the owner
+changes nothing.
+
+A store writes nothing at the moment when a lease lapses or a response expires: the next operation consults the store's clock, and
+fires `lapse` or `expire` first. It carries out the effects of an edge in one commit.
 """
 
 from __future__ import annotations
@@ -115,3 +119,77 @@ STORED: Final[Table[StoredTrigger, StoredEffect]] = Table(
     ],
 )  # fmt: skip
 """The life of a stored response. `ended` has no row for `append` or `finish`, so the first commit that ends a run wins."""
+
+
+class ConversationTrigger(StrEnum):
+    """The triggers of a conversation."""
+
+    CREATE = "create"
+    """A client creates the conversation."""
+    DESCRIBE = "describe"
+    """A client changes the metadata."""
+    CHANGE = "change"
+    """A client adds items or removes one."""
+    HOLD = "hold"
+    """A response in the conversation starts."""
+    RENEW = "renew"
+    """The owner renews its lease."""
+    JOIN = "join"
+    """The owner has ended; the commit that stores it adds its items."""
+    RELEASE = "release"
+    """The owner has ended and adds nothing."""
+    LAPSE = "lapse"
+    """The lease is over and the owner has not renewed it."""
+    DELETE = "delete"
+    """A client deletes the conversation."""
+
+
+class ConversationEffect(StrEnum):
+    """The effects of a conversation."""
+
+    KEEP = "keep"
+    """Store the conversation with its first items."""
+    TAKE = "take"
+    """Make the response the owner, with a new lease."""
+    WRITE = "write"
+    """Change the items and increment the version."""
+    DESCRIBE = "describe"
+    """Store the metadata."""
+    FREE = "free"
+    """End the lease; the conversation has no owner."""
+    REMOVE = "remove"
+    """Remove the conversation and every item that nothing else refers to."""
+
+
+_CT, _CE = ConversationTrigger, ConversationEffect
+
+CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
+    "conversation",
+    initial="absent",
+    final={"deleted"},
+    regions={"present": ["free", "leased", "lapsed"]},
+    owned={_CT.RENEW, _CT.JOIN, _CT.RELEASE},
+    edges=[
+        #    in         on            goes to    effects
+        Edge("absent",  _CT.CREATE,   "free",    [_CE.KEEP]),
+
+        Edge("present", _CT.DESCRIBE, "present", [_CE.DESCRIBE]),
+        Edge("present", _CT.DELETE,   "deleted", [_CE.REMOVE]),
+
+        Edge("free",    _CT.CHANGE,   "free",    [_CE.WRITE]),
+        Edge("free",    _CT.HOLD,     "leased",  [_CE.TAKE]),
+
+        Edge("leased",  _CT.RENEW,    "leased",  [_CE.TAKE]),
+        Edge("leased",  _CT.JOIN,     "free",    [_CE.WRITE, _CE.FREE]),
+        Edge("leased",  _CT.RELEASE,  "free",    [_CE.FREE]),
+        Edge("leased",  _CT.LAPSE,    "lapsed"),
+
+        # An owner that returns before anybody else comes continues, because nothing has changed.
+        Edge("lapsed",  _CT.RENEW,    "leased",  [_CE.TAKE]),
+        Edge("lapsed",  _CT.JOIN,     "free",    [_CE.WRITE, _CE.FREE]),
+        Edge("lapsed",  _CT.RELEASE,  "free",    [_CE.FREE]),
+        Edge("lapsed",  _CT.CHANGE,   "free",    [_CE.WRITE, _CE.FREE]),
+        Edge("lapsed",  _CT.HOLD,     "leased",  [_CE.TAKE]),
+    ],
+)  # fmt: skip
+"""The life of a conversation. `leased` has no row for `change` or `hold`, so only the owner adds items."""
