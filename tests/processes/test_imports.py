@@ -213,7 +213,6 @@ UNUSED = {
     "interlock.serving.engines.vllm",
     "interlock.serving.http.bounded_protocol",
     "interlock.serving.http.websocket",
-    "interlock.serving.http.workers",
     "interlock.serving.tools.code_interpreter",
     "interlock.serving.tools.mcp_session",
 }

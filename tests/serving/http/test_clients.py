@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-from interlock.serving.http.codex_models import INSTRUCTIONS, codex_model
+from interlock.serving.http.app import INSTRUCTIONS, codex_model
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import ModelFacts, Settings
 from interlock.verify.oracle import check

@@ -27,9 +27,8 @@ from websockets.frames import CloseCode, Opcode
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http import bounded_protocol as protocol
-from interlock.serving.http import workers
-from interlock.serving.http.server import Server, ServerThread, listen, reserve, url_of
-from interlock.serving.http.workers import Supervisor
+from interlock.serving.http import server as module
+from interlock.serving.http.server import Server, ServerThread, Supervisor, listen, reserve, url_of
 from interlock.serving.requests.api_keys import Keys
 from interlock.serving.settings import Settings, Times
 from interlock.testing import assert_legal
@@ -311,7 +310,7 @@ def run(monkeypatch):
 
     def run(*processes, rounds=()):
         following, happening, announced = iter(processes), iter(rounds), []
-        monkeypatch.setattr(workers, "Worker", lambda *_: next(following))
+        monkeypatch.setattr(module, "Worker", lambda *_: next(following))
         with reserve("127.0.0.1", 0) as reserved:
             supervisor = Supervisor(SETTINGS, dict, reserved, lambda: announced.append("ready"), Keys())
             keep, finished = supervisor.keep_subprocess_alive, object()
@@ -352,7 +351,7 @@ def test_a_server_whose_process_cannot_start_ends(run, caplog, processes, reason
     with pytest.raises(SystemExit) as ended:
         run(*processes)
     assert ended.value.code == 3
-    assert [record.getMessage() for record in caplog.records if record.name == workers.__name__] == [
+    assert [record.getMessage() for record in caplog.records if record.name == module.__name__] == [
         f"{reason}; the server cannot start"
     ]
     assert processes[0].exitcode == 0

@@ -47,12 +47,7 @@ MOST_OUTPUT: Final = 32_000
 
 @frozen
 class ServedModel:
-    """A gateway and the model that a client uses there.
-
-    Args:
-        window: The model's context window in tokens, if known.
-        catalog: The file with Codex's catalogue of models.
-    """
+    """A gateway and the model that a client uses there, its window in tokens, and the file of Codex's catalogue of models."""
 
     url: str
     key: str
@@ -177,7 +172,7 @@ def _warn(message: str) -> None:
 
 def _served(gateway: Gateway, url: str, key: str, name: str | None, catalog: Path) -> ServedModel:
     """Return the gateway with the model of a name, or with the first one that the upstream lists; write Codex's catalogue."""
-    from interlock.serving.http.codex_models import codex_model
+    from interlock.serving.http.app import codex_model
 
     names = [*list_models(url, {"Authorization": f"Bearer {key}"}, LIST_SECONDS)]
     chosen = name or next(iter(names), None)

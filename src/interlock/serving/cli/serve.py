@@ -115,9 +115,7 @@ def serve(**_options: object) -> None:
     if settings.workers == 1:
         server.serve(application, listening, on_ready=on_ready)
     else:
-        from interlock.serving.http.workers import Supervisor
-
-        Supervisor(settings, partial(_create, settings), listening, on_ready, keys).run()
+        server.Supervisor(settings, partial(_create, settings), listening, on_ready, keys).run()
 
 
 def _create(settings: Settings) -> Application:

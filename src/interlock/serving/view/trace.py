@@ -88,12 +88,12 @@ class Trace:
         verdict = self._judge.end()
         for finding in verdict.end_findings:
             event = self.events if finding.event >= verdict.events else finding.event
-            yield "f", event, finding_fields(finding)
+            yield "f", event, _finding_fields(finding)
         status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
         yield "end", status
 
     def _event(self, judged: JudgedMessage, time: float | None) -> Iterator[Line]:
-        place = place_of(self._judge.api, judged)
+        place = _place_of(self._judge.api, judged)
         lane = self._lanes.setdefault(place.lane, len(self._lanes))
         step = -1
         if judged.transition is not None:
@@ -109,7 +109,7 @@ class Trace:
         number = None if judged.body is None else judged.body.get("sequence_number")
         yield "e", lane, place.name, number if isinstance(number, int) else None, step, time, size, data
         for finding in judged.findings:
-            yield "f", self.events, finding_fields(finding)
+            yield "f", self.events, _finding_fields(finding)
         self.events += 1
         if place.name in _ENDS and judged.transition is not None:
             yield from self._settle(judged.transition.index)
@@ -153,8 +153,7 @@ class Trace:
             yield "fix", fixes
 
 
-def finding_fields(finding: Finding) -> Mapping[str, object]:
-    """Return the object of a line `f`."""
+def _finding_fields(finding: Finding) -> Mapping[str, object]:
     return {
         "rule": finding.rule,
         "severity": finding.severity,
@@ -172,25 +171,15 @@ def encode_lines(lines: Iterable[Line]) -> bytes:
 
 @frozen
 class FiredEdge:
-    """An edge that may have emitted an event.
-
-    Args:
-        source: The state that the edge leaves.
-        trigger: The trigger of the edge.
-        dest: The state that the edge enters.
-        begins: Whether the event is the first that the edge emits.
-        due: The names of the edge's later events.
-        settled: Whether `dest` may be reached now: `due` has only deltas, which are optional.
-        silent: The edges before this one that need no event, in order, each as source, trigger and dest.
-    """
+    """An edge that may have emitted an event."""
 
     source: str
     trigger: str
     dest: str
-    begins: bool = True
-    due: tuple[str, ...] = ()
-    settled: bool = True
-    silent: tuple[tuple[str, str, str], ...] = ()
+    begins: bool = True  # the event is the first that the edge emits
+    due: tuple[str, ...] = ()  # the names of its later events
+    settled: bool = True  # `dest` may be reached now: `due` has only deltas, which are optional
+    silent: tuple[tuple[str, str, str], ...] = ()  # the edges before this one that need no event: source, trigger, dest
 
     def may_follow(self, before: FiredEdge) -> bool:
         """Return whether this edge can explain an event after `before` explains the previous one."""
@@ -202,14 +191,10 @@ class FiredEdge:
 
 @frozen
 class Step:
-    """The effect of one event on a machine.
+    """The effect of an event on a machine: the edges that may have emitted it, none if it was not legal, and the states after it.
 
-    Args:
-        machine: The name of the lifecycle, a kind of item or `response`, or of the transducer; empty for an item of unknown kind.
-        index: The `output_index` of the item; None for an event of the response, and in other APIs.
-        fired: The edges that may have emitted the event; none if the event was not legal.
-        states: The states that the machine may be in or may be leaving.
-        possible: Further states that it may be in, because edges that need no event lead there.
+    The machine is a lifecycle or a transducer; it has no name for an item of unknown kind. It may be in the `states` or leaving
+    them, or in the `possible` states, to which edges lead that need no event. `index` is the `output_index` of an item.
     """
 
     machine: str
@@ -314,14 +299,11 @@ _SEARCHES: Final = frozenset(kind for kind, item in ITEMS.items() if {"action", 
 
 
 @frozen
-class Place:
-    """The place of an event.
+class _Place:
+    """Where the page shows an event: its name there, and its lane; None is that of the response, message or completion.
 
-    Args:
-        name: Its name.
-        lane: Its lane; None for that of the response, the message or the completion.
-        about: The kind, the name, the id and the index of the lane, if the event says anything of it.
-        begins: Whether nothing later can say more of the lane.
+    `about` has the kind, name, id and index of the lane, if the event says anything of it; `begins` is whether nothing later can
+    say more.
     """
 
     name: str
@@ -330,13 +312,12 @@ class Place:
     begins: bool = True
 
 
-def place_of(api: ApiName | None, judged: JudgedMessage) -> Place:
-    """Return the place of an event."""
+def _place_of(api: ApiName | None, judged: JudgedMessage) -> _Place:
     body = judged.body
     if judged.message.data == DONE:
-        return Place(DONE)
+        return _Place(DONE)
     if body is None:
-        return Place(judged.message.event)
+        return _Place(judged.message.event)
     match api:
         case "messages":
             return _message_place(body)
@@ -345,7 +326,7 @@ def place_of(api: ApiName | None, judged: JudgedMessage) -> Place:
         case "responses" | None:
             return _item_place(judged, body)
         case _:  # an API whose page shows one lane
-            return Place(DIALECT_JUDGES[api].name_event(body))
+            return _Place(DIALECT_JUDGES[api].name_event(body))
 
 
 def _about(kind: str, name: object, id_: object, index: object = None) -> Mapping[str, object]:
@@ -357,18 +338,18 @@ def _about(kind: str, name: object, id_: object, index: object = None) -> Mappin
     }
 
 
-def _item_place(judged: JudgedMessage, body: Mapping[str, object]) -> Place:
+def _item_place(judged: JudgedMessage, body: Mapping[str, object]) -> _Place:
     type_ = body.get("type", judged.message.event)
     name = type_ if isinstance(type_, str) else quote(type_)
     transition = judged.transition
     index = transition.index if transition else body.get("output_index")
     if type(index) is not int:
-        return Place(name)
+        return _Place(name)
     item = members(body.get("item"))
     kind = as_text(item.get("type")) or (transition.automaton.name if transition and transition.automaton else "")
     called = as_text(item.get("name")) or as_text(item.get("server_label")) or _searched(item)
     about = _about(kind, called, as_text(item.get("id")) or body.get("item_id"), body.get("output_index"))
-    return Place(name, index, about, begins=type_ == wire_name(ItemAdded) and bool(called or kind not in _SEARCHES))
+    return _Place(name, index, about, begins=type_ == wire_name(ItemAdded) and bool(called or kind not in _SEARCHES))
 
 
 def _searched(item: Mapping[str, object]) -> str:
@@ -377,32 +358,32 @@ def _searched(item: Mapping[str, object]) -> str:
     return next((text for text in map(as_text, (*map(action.get, ("query", "pattern", "url")), *queries)) if text), "")
 
 
-def _message_place(body: Mapping[str, object]) -> Place:
+def _message_place(body: Mapping[str, object]) -> _Place:
     name, index = as_text(body.get("type")), body.get("index")
     lane = index if name.startswith("content_block_") and type(index) is int else None
     if name == "content_block_start":
         block = members(body.get("content_block"))
         id_ = as_text(block.get("id")) or block.get("tool_use_id")
-        return Place(name, lane, _about(as_text(block.get("type")), block.get("name"), id_, lane))
+        return _Place(name, lane, _about(as_text(block.get("type")), block.get("name"), id_, lane))
     if name == "message_start":
         message = members(body.get("message"))
-        return Place(name, lane, _about("message", message.get("model"), message.get("id")))
-    return Place(name, lane)
+        return _Place(name, lane, _about("message", message.get("model"), message.get("id")))
+    return _Place(name, lane)
 
 
-def _chunk_place(body: Mapping[str, object]) -> Place:
+def _chunk_place(body: Mapping[str, object]) -> _Place:
     choice = members(next(iter(elements(body.get("choices"))), None))
     index = choice.get("index")
     at = index if isinstance(index, int) else 0
     match ChatJudge.name_event(body):
         case "delta.role":
-            return Place("delta.role", None, _about("completion", body.get("model"), body.get("id")))
+            return _Place("delta.role", None, _about("completion", body.get("model"), body.get("id")))
         case "start call" | "delta.tool_calls" as name:
             call = members(elements(members(choice.get("delta")).get("tool_calls"))[0])
             about = _about("tool_call", members(call.get("function")).get("name"), call.get("id"))
-            return Place("delta.tool_calls", (at, "call", quote(call.get("index"))), about if name == "start call" else None)
+            return _Place("delta.tool_calls", (at, "call", quote(call.get("index"))), about if name == "start call" else None)
         case "delta.content" | "delta.refusal" | "delta.reasoning" as name:
             kind = name.removeprefix("delta.")
-            return Place(name, (at, kind), _about(kind, None if at == 0 else f"choice {at}", None))
+            return _Place(name, (at, kind), _about(kind, None if at == 0 else f"choice {at}", None))
         case name:
-            return Place(name or as_text(body.get("object")) or "chunk")
+            return _Place(name or as_text(body.get("object")) or "chunk")

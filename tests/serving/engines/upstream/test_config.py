@@ -26,7 +26,7 @@ from interlock.serving.engines.upstream import model_list
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.gateway_config import upstream_of, upstreams_of
 from interlock.serving.http import server
-from interlock.serving.http.codex_models import codex_model
+from interlock.serving.http.app import codex_model
 from interlock.serving.settings import ModelFacts, SettingsError, UpstreamSettings, options, read_settings, variable
 
 ROOT = Path(__file__).parents[4]

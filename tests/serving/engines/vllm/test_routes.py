@@ -21,7 +21,7 @@ from interlock.judges.messages import check_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm import plugin as plugin_module
 from interlock.serving.engines.vllm.plugin import InterlockPlugin
-from interlock.serving.http.codex_models import codex_model
+from interlock.serving.http.app import codex_model
 from interlock.serving.settings import ModelFacts
 from interlock.verify.oracle import check
 
