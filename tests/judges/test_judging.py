@@ -18,7 +18,8 @@ from interlock.events.stream import EVENTS, wire_name
 from interlock.judges.contents import check_fields
 from interlock.judges.digests import digests, loose_digests, quote
 from interlock.judges.judging import MAX_LISTED, JsonLines, Judge, judge
-from interlock.testing import findings, legality
+from interlock.testing import findings
+from interlock.testing import streams as legality
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()

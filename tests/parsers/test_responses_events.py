@@ -16,7 +16,8 @@ from interlock.fsm.deltas import Fault, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.parsers import Chunk, parser_for
 from interlock.parsers.responses_events import finish_reason
-from interlock.testing import findings, legality
+from interlock.testing import findings
+from interlock.testing import streams as legality
 from interlock.verify import oracle
 
 REQUEST = {

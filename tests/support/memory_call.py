@@ -21,7 +21,8 @@ from interlock.serving.requests.create import read_request
 from interlock.serving.requests.input_items import normalize
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, list_hosted_functions, route_hosted
 from interlock.serving.tools.hosting import mcp_tool, result_item_fields, server_call
-from interlock.testing import findings, legality
+from interlock.testing import findings
+from interlock.testing import streams as legality
 from interlock.verify import oracle
 from interlock.verify.proof import prove
 
