@@ -310,12 +310,12 @@ def test_digests_ignore_how_a_value_is_written():
 @each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
 def test_an_automaton_accepts_the_events_of_every_edge(lifecycle):
     automaton = LifecycleAutomaton(lifecycle)
-    assert automaton.events == {emission.name for edge in lifecycle.edges for emission in edge.effects}
+    assert automaton.events == {str(emission) for edge in lifecycle.edges for emission in edge.effects}
     for edge in lifecycle.edges:
         node = automaton.at_state(edge.source)
         for emission in edge.effects:
-            assert emission.name in automaton.reachable_from(node).moves
-            node = automaton.step(node, emission.name)
+            assert str(emission) in automaton.reachable_from(node).moves
+            node = automaton.step(node, str(emission))
         assert edge.dest in node.states
     for name in automaton.events:
         assert automaton.step(automaton.unknown, name) is automaton.after(name)

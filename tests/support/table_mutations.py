@@ -74,8 +74,8 @@ def changes(table: Table[T, N], edge: Edge[T, N]) -> Iterator[tuple[str, Sequenc
 
 def _rearranged(effects: Sequence[N]) -> Iterator[tuple[str, Sequence[N]]]:
     for place, effect in enumerate(effects):
-        yield f"drop {effect.name}", (*effects[:place], *effects[place + 1 :])
-        yield f"double {effect.name}", (*effects[:place], effect, *effects[place:])
+        yield f"drop {getattr(effect, 'name', effect)}", (*effects[:place], *effects[place + 1 :])
+        yield f"double {getattr(effect, 'name', effect)}", (*effects[:place], effect, *effects[place:])
     for first, second in combinations(range(len(effects)), 2):
         swapped = [*effects]
         swapped[first], swapped[second] = effects[second], effects[first]

@@ -216,7 +216,7 @@ def _share(rows: Iterable[Row], region: str, members: Collection[str]) -> list[R
 
 
 def _shortest_path(nodes: Sequence[GraphNode], edges: Iterable[DrawnEdge]) -> tuple[str, ...]:
-    """Return the shortest path to the first final state that a normal line enters."""
+    """Return the path to the first final state that a normal line enters."""
     normal = [edge for edge in edges if edge.style is LineStyle.NORMAL]
     entered = {edge.dest for edge in normal}
     end = next((node.name for node in nodes if node.role is NodeRole.FINAL and node.name in entered), None)

@@ -382,8 +382,6 @@ def _place(plan: Plan, texts: Mapping[DrawnEdge, PlacedText]) -> Layout:
 
 @define(eq=False)
 class _Placing:
-    """The builder of a layout."""
-
     plan: Plan
     texts: Mapping[DrawnEdge, PlacedText]
     left: float = field(init=False)
@@ -464,7 +462,6 @@ class _Placing:
             y = self._draw_rail(node, box, y, _TITLE if following in first else 0)
 
     def _place_slots(self, row: Sequence[Slot], box: Box) -> None:
-        """Place the slots of a state's side around its middle."""
         y = box.middle[1] - sum(map(self._slot_height, row)) / 2
         for slot in row:
             y = self._place_slot(slot, y)
@@ -476,7 +473,6 @@ class _Placing:
         return end
 
     def _slot_height(self, slot: Slot) -> float:
-        """Return the height of a slot on the side of its state."""
         if isinstance(slot, Track):
             return _PITCH
         height = self.texts[slot].height

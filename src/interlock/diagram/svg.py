@@ -234,7 +234,6 @@ def _label(label: PlacedLabel) -> Iterator[str]:
 
 
 def _colour(triggers: str) -> str:
-    """Return a line of triggers in the colours of their styles."""
     words = triggers.split(" ")
     return " ".join(
         f'<tspan class="{style.value}">{escape(word)}</tspan>' if (style := STYLES.get(word.rstrip(","))) else escape(word)

@@ -197,7 +197,6 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
 
 
 def _tool_of(call: items.FunctionCall | items.CustomToolCall) -> dict[str, Any]:
-    """Return the fields in which a call has its tool."""
     if isinstance(call, items.CustomToolCall):
         return {"type": "custom", "custom": api.ChatCustom(name=call.name)}
     return {"type": "function", "function": api.ChatFunction(name=call.name)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 from msgspec import UnsetType
 from msgspec.structs import replace
@@ -116,12 +116,6 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
         """The number of blocks that have begun."""
         self._waiting: list[tuple[MessagesEffect, object]] = []
 
-    def fork(self) -> Self:
-        """Return a transducer in the same state, which goes its own way."""
-        other = super().fork()
-        other._waiting = [*self._waiting]  # noqa: SLF001 - of the same class
-        return other
-
     @property
     def state_key(self) -> tuple[str, int, bool]:
         """The state, how many blocks wait until the open one ends, and whether a call has begun."""
@@ -198,8 +192,11 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
 
 def error_message(status: int, message: str) -> api.ErrorMessage:
     """Return the error for an HTTP status; clients look for `prompt is too long`."""
+    kind = api.ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")  # noqa: PLR2004 - HTTP's own bound
     is_too_long = status == 400 and OVERFLOW.search(message)  # noqa: PLR2004 - HTTP's own number
-    return api.error_message(status, f"prompt is too long: {message}" if is_too_long else message)
+    return api.ErrorMessage(
+        error=api.MessagesError(type=kind, message=f"prompt is too long: {message}" if is_too_long else message)
+    )
 
 
 def _use_block(call: ServerCall) -> api.Block:

@@ -162,7 +162,7 @@ class Transducer(ABC, Generic[E, D]):
     def fork(self) -> Self:
         """Return a transducer in the same state, which goes its own way."""
         other = copy(self)
-        other._machine, other._calls = Machine(self._machine.state), dict(self._calls)  # noqa: SLF001 - of the same class
+        vars(other).update({name: copy(value) for name, value in vars(self).items()})
         return other
 
     @property

@@ -189,13 +189,7 @@ def extras_in(call: Mapping[str, object]) -> dict[str, object]:
 
 
 def add_extras(call_id: str, extras: Mapping[str, object], origin: str = "") -> str:
-    """Return a call id with extras.
-
-    Args:
-        call_id: The id.
-        extras: The extras by field; if there are none, the id stays the same.
-        origin: Names the service that reads them; empty if that is unknown.
-    """
+    """Return a call id with extras, by field; `origin` names the service that reads them, if it is known."""
     if not extras:
         return call_id
     packed = urlsafe_b64encode(zlib.compress(dumps([origin, extras]))).decode().rstrip("=")
@@ -204,11 +198,9 @@ def add_extras(call_id: str, extras: Mapping[str, object], origin: str = "") -> 
 
 
 def split_extras(call_id: str, origin: str | None = None) -> tuple[str, Mapping[str, object]]:
-    """Return a call id without its extras, and the extras; none for an id without any, or with those of another service.
+    """Return a call id, which a client may have changed, without its extras, and the extras.
 
-    Args:
-        call_id: The id, which a client may have changed.
-        origin: The service that would read the extras; None for any.
+    There are none in an id with those of another service than `origin`, which is None for any.
     """
     plain, separator, packed = call_id.rpartition(SEPARATOR)
     if not separator or len(call_id) > LONGEST:

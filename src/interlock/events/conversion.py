@@ -75,7 +75,6 @@ class Release:
         return new
 
     def _item(self, item: Mapping[str, object]) -> Mapping[str, object]:
-        """Return an item that fits the types of this release."""
         match item.get("type"):
             case "mcp_call" if self.mcp_error_is_text and is_object(error := item.get("error")):
                 return {**item, "error": _describe(error)}

@@ -84,28 +84,10 @@ OPENAI: Final = Dialect("openai")
 """The dialect that Interlock uses internally."""
 
 _REQUIRED: Final = (
-    *(
-        "completed_at",
-        "incomplete_details",
-        "previous_response_id",
-        "instructions",
-        "error",
-        "tools",
-        "tool_choice",
-        "truncation",
-    ),
-    *(
-        "parallel_tool_calls",
-        "text",
-        "top_p",
-        "presence_penalty",
-        "frequency_penalty",
-        "top_logprobs",
-        "temperature",
-        "reasoning",
-    ),
-    *("usage", "max_output_tokens", "max_tool_calls", "store", "background", "service_tier", "metadata", "safety_identifier"),
-    "prompt_cache_key",
+    *("completed_at", "incomplete_details", "previous_response_id", "instructions", "error", "tools", "tool_choice"),
+    *("truncation", "parallel_tool_calls", "text", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs"),
+    *("temperature", "reasoning", "usage", "max_output_tokens", "max_tool_calls", "store", "background", "service_tier"),
+    *("metadata", "safety_identifier", "prompt_cache_key"),
 )
 """The fields of a response that Open Responses requires and that have a default."""
 

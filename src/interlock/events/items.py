@@ -1120,11 +1120,7 @@ def required_fields(kind: type[Item]) -> tuple[str, ...]:
 
 
 def open_item(kind: ItemKind, fields: Mapping[str, object]) -> Item:
-    """Return a new item, whose ids are not generated yet.
-
-    Args:
-        kind: The item's type.
-        fields: The known fields, by the API's names.
+    """Return a new item with the known fields, by the API's names; its ids are not generated yet.
 
     Raises:
         ValueError: The kind or a field is unknown, or a field is missing or has a wrong type.
@@ -1154,13 +1150,7 @@ def _kinds_with(name: str, role: FieldRole) -> tuple[type[Item], ...]:
 
 
 def fields_of(kind: type[Item], role: FieldRole, fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields that a kind has in a role, as its types; a field of another kind is left out.
-
-    Args:
-        kind: The class of the item.
-        role: The class variable that lists the names.
-        fields: The fields, by the API's names.
-    """
+    """Return the fields that a kind has in a role, as its types; a field of another kind is left out."""
     legal: dict[str, object] = {}
     for name, value in fields.items():
         if kind in _kinds_with(name, role):

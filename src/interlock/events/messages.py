@@ -257,9 +257,3 @@ ERROR_TYPES: Final[dict[int, str]] = {
     529: "overloaded_error",
 }
 """The class of an error by its HTTP status; any other below 500 is invalid, and any other above is the server's."""
-
-
-def error_message(status: int, message: str) -> ErrorMessage:
-    """Return the error for an HTTP status."""
-    kind = ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")  # noqa: PLR2004 - HTTP's own bound
-    return ErrorMessage(error=MessagesError(type=kind, message=message))

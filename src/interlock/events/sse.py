@@ -127,16 +127,6 @@ class SseMessage:
     complete: bool = True
     line: int = field(default=1, eq=False)  # comparisons ignore the line
 
-    @property
-    def data_lines(self) -> int:
-        """The number of data lines."""
-        return self.fields.count("data")
-
-    @property
-    def has_id(self) -> bool:
-        """Whether the message has an id."""
-        return "id" in self.fields
-
 
 @define
 class _PartialMessage:

@@ -81,7 +81,6 @@ class Usage:
     cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Add the usage of two turns, field by field."""
         return Usage(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
 
 
@@ -125,7 +124,6 @@ class Open:
     """The item, without the ids that the driver makes."""
 
     def __attrs_post_init__(self) -> None:
-        """Make the item."""
         object.__setattr__(self, "body", open_item(self.kind, self.fields))
 
 
@@ -177,7 +175,6 @@ class Annotate:
     mark: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Check the annotation."""
         convert(set_position(self.annotation, 0, 0) if self.mark else self.annotation, AnyAnnotation)
 
 
@@ -202,7 +199,6 @@ class Close:
     fields: Mapping[str, object] = field(factory=dict[str, object])
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields."""
         if self.fields:
             check_fields("known_at_done", self.fields)
 
@@ -267,7 +263,6 @@ class Progress(ToolDelta):
     fields: Mapping[str, object]
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields."""
         for name, value in self.fields.items():
             if name not in _OUTPUT_FIELDS or not isinstance(value, str):
                 raise ValueError(f"no tool has output {name!r} with the value {value!r}; strings are {', '.join(_OUTPUT_FIELDS)}")
@@ -287,7 +282,6 @@ class EndOutput(ToolDelta):
     outcome: Mapping[str, object]
 
     def __attrs_post_init__(self) -> None:
-        """Check the outcome."""
         convert(self.outcome, Exit | Timeout)  # its `ValidationError` is a `ValueError`
 
 
@@ -306,7 +300,6 @@ class Succeed(ToolDelta):
     fields: Mapping[str, object] = field(factory=dict[str, object])
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields."""
         if self.fields:
             check_fields("tool_result", self.fields)
 
@@ -342,7 +335,6 @@ class EndTurn:
     usage: Usage | None = Usage()
 
     def __attrs_post_init__(self) -> None:
-        """Check the reason."""
         if self.reason not in TURN_ENDS:
             reasons = ", ".join(get_args(FinishReason))
             raise ValueError(f"unknown finish reason {self.reason!r}; choose one of {reasons} ('stop' if a turn ends with calls)")

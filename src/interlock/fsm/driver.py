@@ -168,7 +168,6 @@ class ResponseDriver(Generic[T]):
         )
 
     def __repr__(self) -> str:
-        """Return the id, the states of the response and of its open items, and the number of events so far."""
         items = "".join(f", {item.kind} in {item.state.name!r}" for item in self._open.values())
         return f"<ResponseDriver {self.id} in {self._response.state.name!r}{items}, {self._number} events>"
 

@@ -53,14 +53,9 @@ class Emission(Generic[S]):
     make: Callable[[S], StreamEvent]
     event: type[StreamEvent]
 
-    @property
-    def name(self) -> str:
-        """The event's wire name, which labels the edge in a diagram."""
-        return wire_name(self.event)
-
     def __str__(self) -> str:
-        """Return the wire name."""
-        return self.name
+        """Return the event's wire name, which labels the edge in a diagram."""
+        return wire_name(self.event)
 
 
 def emission(make: Callable[[S], StreamEvent]) -> Emission[S]:
@@ -82,7 +77,6 @@ class Lifecycle(Table[str, Emission[S]]):
     """
 
     def __attrs_post_init__(self) -> None:
-        """Compile the edges, and check them as a table and as a lifecycle."""
         super().__attrs_post_init__()
         for state in self.states.values():
             if state.rows and state.name != self.initial:

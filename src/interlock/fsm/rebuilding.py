@@ -36,18 +36,14 @@ _ENDED: Final = State[str, Emission[AnyItem]]("", "ended")
 
 
 def restore(subject: ResponseState, frames: Sequence[bytes], first: int, lifecycles: Lifecycles) -> list[AnyItem]:
-    """Restore a response in its initial state, and return its open items in the order of their indices.
+    """Restore a response in its initial state, which is then in progress at least, and return its open items by their indices.
 
-    Args:
-        subject: The response. It is in progress at least afterwards.
-        frames: The last events of its stream, one in each entry, in either dialect.
-        first: The number of the first of them.
-        lifecycles: The lifecycles that emitted them.
+    `frames` are the last events of its stream, in either dialect; `first` is the number of the first of them.
     """
     last_event = wire_name(InProgress), members(None)
     item_events: dict[int, list[Body]] = {}
     names = {
-        effect.name for edge in lifecycles.response.edges for effect in edge.effects if issubclass(effect.event, ResponseEvent)
+        str(effect) for edge in lifecycles.response.edges for effect in edge.effects if issubclass(effect.event, ResponseEvent)
     }
     for body in _read_bodies(frames, first):
         index, name = body.get("output_index"), as_text(body.get("type"))
@@ -75,7 +71,6 @@ def _read_bodies(frames: Iterable[bytes], first: int) -> Iterator[Body]:
 
 
 def _restore_response(subject: ResponseState, event: str, fields: Body, lifecycle: Lifecycle[ResponseState]) -> None:
-    """Put a response into the state after its last event."""
     subject.state, _ = _state_after(lifecycle, _emissions(lifecycle, event)[0])
     if event in TERMINAL:
         with suppress(ValueError):  # another release may have written any body
@@ -133,7 +128,6 @@ def _record(item: AnyItem, body: Body, lifecycle: Lifecycle[AnyItem]) -> Emissio
 
 
 def _args_of(body: Body) -> Fields:
-    """Read the arguments of a trigger from its event."""
     match body:
         case {"annotation": annotation}:
             return members(annotation)
@@ -148,7 +142,7 @@ def _args_of(body: Body) -> Fields:
 @cache
 def _emissions(lifecycle: Lifecycle[S], event: str) -> list[Emission[S]]:
     """Return the emissions of an event, in the order of the table."""
-    emissions = (emission for edge in lifecycle.edges for emission in edge.effects if emission.name == event)
+    emissions = (emission for edge in lifecycle.edges for emission in edge.effects if str(emission) == event)
     return [*dict.fromkeys(emissions)]
 
 
@@ -172,7 +166,6 @@ def _state_after(lifecycle: Lifecycle[S], emission: Emission[S]) -> tuple[Lifecy
 
 
 def _state_between(dest: LifecycleState[S], due: tuple[Emission[S], ...], trigger: str) -> LifecycleState[S]:
-    """Return a state between two events of an edge."""
     state = State[str, Emission[S]](dest.table, dest.name)
     if not dest.rows:
         triggers = ("cut", "fail") if trigger in {"cut", "fail"} else ("cut",)  # within the end of a tool, it may also fail

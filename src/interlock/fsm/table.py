@@ -139,7 +139,6 @@ class State(Generic[T, E]):
     rows: dict[T, tuple[State[T, E], tuple[E, ...]]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start without rows; `Table` adds them once all states exist."""
         self.rows = {}
 
     @cached_property
@@ -163,7 +162,6 @@ class State(Generic[T, E]):
         return None if trigger in self.owned and not is_owner else self.rows.get(trigger)
 
     def __repr__(self) -> str:
-        """Return the name and the triggers."""
         return f"<State {self.name}: {_list(self.rows) or 'final'}>"
 
 
@@ -200,7 +198,6 @@ class Table(Generic[T, E]):
     states: Mapping[str, State[T, E]] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Compile the edges and check them."""
         object.__setattr__(self, "edges", tuple(self._expand()))
         self._check_regions()
         if unknown := [trigger for trigger in self.owned if trigger not in self.triggers]:

@@ -38,13 +38,10 @@ _MIN_RESUMED: Final = 2
 
 @define
 class _Numbering:
-    """The sequence numbers of a stream (R2).
-
-    Args:
-        expected: The number of the next event; None accepts any.
-    """
+    """The sequence numbers of a stream (R2)."""
 
     expected: int | None
+    """The number of the next event; None accepts any."""
     _alternative: int | None = None
     """Also accepted as the next number: the one that continues the sequence before a wrong number."""
     _last: int | None = None
@@ -148,12 +145,7 @@ class Acceptor:
         return not self._response.legal
 
     def feed(self, body: Mapping[str, object], line: int | None = None) -> list[Finding]:
-        """Validate an event.
-
-        Args:
-            body: The JSON object of the event.
-            line: The line where it begins, for the findings.
-        """
+        """Validate an event, by its JSON object; the findings name the line where it begins."""
         fast_path = self._fast_path
         if fast_path is not None and {**body, **fast_path.blank} == fast_path.like:
             delta, number = body.get("delta"), body.get("sequence_number")
@@ -264,7 +256,6 @@ class Acceptor:
         return findings
 
     def _names_in_dialect(self, finding: Finding) -> tuple[str, ...]:
-        """Return the names of the expected events in the stream's dialect."""
         if self._dialect != OPEN_RESPONSES.name:
             return finding.expected
         return tuple(map(OPEN_RESPONSES.event_name, finding.expected))
@@ -307,7 +298,6 @@ class Acceptor:
         return []
 
     def _take_response_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> list[Finding]:
-        """Check an event of the response itself."""
         findings: list[Finding] = []
         name = wire_name(event)
         following = _RESPONSE.step(self._response, name)
@@ -328,14 +318,12 @@ class Acceptor:
         return [*findings, *judge_opening(event, response)]
 
     def _check_response_id(self, response_id: object) -> Iterator[Finding]:
-        """Check that the id of the response is unchanged."""
         id_digest = digest(response_id)
         if self._response_ids and id_digest not in self._response_ids:
             yield Finding("R7", f"the response's id is now {quote(response_id)}")
         self._response_ids.add(id_digest)
 
     def _take_item_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> Iterable[Finding]:
-        """Check an event of an item."""
         findings: list[Finding] = []
         name = wire_name(event)
         item = self._items.find(event, body)

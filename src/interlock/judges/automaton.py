@@ -29,17 +29,14 @@ _DELTAS: Final = frozenset(name for name, event in EVENTS.items() if "delta" in 
 class Observed:
     """A legal edge that real services take where the driver does not.
 
-    Args:
-        source: The state that it leaves: a state of the table, or the `dest` of an earlier observed edge.
-        dest: The state that it enters, which may be missing from the table.
-        events: Its events, in order.
-        why: Why the edge is legal; generated pages show it.
+    The states may be missing from the table: `dest`, and then the `source` of a later observed edge.
     """
 
     source: str
     dest: str
     events: Sequence[type[StreamEvent]]
     why: str
+    """Why the edge is legal; generated pages show it."""
 
 
 OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
@@ -86,8 +83,6 @@ class AutomatonNode:
         legal: The names of the events that may follow, in the order of the table.
         states: The possible states; empty if every position has events due.
         ends: The final states among them.
-        following: The cached nodes after legal events.
-        positions: The set of positions.
         moves: The positions after each legal event.
     """
 
@@ -96,6 +91,7 @@ class AutomatonNode:
     states: frozenset[str]
     ends: frozenset[str]
     following: dict[str, AutomatonNode] = field(factory=dict[str, "AutomatonNode"], init=False)
+    """The cached nodes after legal events."""
     positions: frozenset[TablePosition] = field(repr=False)
     moves: Mapping[str, frozenset[TablePosition]] = field(repr=False)
 
@@ -128,7 +124,7 @@ class Automaton:
         name: The name of the machine.
         initial: Its first state.
         edges: The edges that leave each state, with the names of their events.
-        optional: The names of the events that may be left out: deltas.
+        optional: The events that may be left out: deltas.
     """
 
     def __init__(self, name: str, initial: str, edges: Mapping[str, Sequence[NamedEdge]], optional: frozenset[str]) -> None:
@@ -227,7 +223,6 @@ class Automaton:
         return self._optional.issuperset(events)
 
     def _positions(self) -> Iterator[TablePosition]:
-        """Yield every position in the table."""
         for name, edges in self.edges.items():
             yield TablePosition(name)
             for edge in edges:
@@ -246,7 +241,7 @@ class LifecycleAutomaton(Automaton):
             edges.setdefault(seen.dest, [])
         super().__init__(lifecycle.name, lifecycle.initial, edges, _DELTAS)
         self.completions = frozenset(
-            emission.name
+            str(emission)
             for edge in lifecycle.edges
             for emission in edge.effects
             if edge.trigger == "succeed" and "run" in lifecycle.triggers and emission.event is not ItemDone
@@ -255,7 +250,7 @@ class LifecycleAutomaton(Automaton):
         self.whole = any({ItemAdded, ItemDone} <= {emission.event for emission in edge.effects} for edge in lifecycle.edges)
         """Whether one edge emits both `added` and `done`; such an item may be added with any status."""
         self.tool_events = frozenset(
-            emission.name
+            str(emission)
             for name, state in lifecycle.states.items()
             if name != lifecycle.initial and "close" not in state.rows
             for _, emissions in state.rows.values()

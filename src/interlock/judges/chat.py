@@ -118,7 +118,6 @@ def _says_something(choice: object) -> bool:
 
 
 def _added_content(choice: object) -> Mapping[str, object]:
-    """Return what a choice adds to its message."""
     return {name: value for name, value in members(members(choice).get("delta")).items() if value and name != "role"}
 
 

@@ -63,11 +63,7 @@ _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
 def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[list[Finding], bool]:
-    """Check the fields of an event and of its item, part or response.
-
-    Returns:
-        The findings, and whether the other rules can read the fields.
-    """
+    """Return the findings in the fields of an event, and whether the other rules can read the fields."""
     differences = event_mismatches(event, body)
     findings = [*map(_finding, differences)]
     readable = all(
@@ -202,7 +198,6 @@ def _check_early_content(state: TrackedItem, opening: ItemOpening) -> Iterator[F
 
 
 def _possible_statuses(state: TrackedItem) -> frozenset[str]:
-    """Return the statuses that the item's events allow."""
     if state.automaton and state.automaton.whole:
         return frozenset(state.statuses)
     return frozenset(end if end in state.statuses else "in_progress" for end in state.node.ends)
@@ -506,14 +501,9 @@ def judge_opening(event: type[StreamEvent], response: Body) -> Iterator[Finding]
 def judge_end(
     event: type[StreamEvent], response: Body, items: Sequence[TrackedItem], *, from_start: bool, has_error: bool
 ) -> Iterator[Finding]:
-    """Check the response of a terminal event.
+    """Check the response of a terminal event, and whether it has the items, which are in the order in which they were added.
 
-    Args:
-        event: The terminal event.
-        response: Its response.
-        items: The items of the stream, in the order in which they were added.
-        from_start: Whether the stream has its first event, so that `items` is complete.
-        has_error: Whether the stream has an `error` event.
+    `from_start` is whether the stream has its first event, so that `items` is complete.
     """
     status = response.get("status")
     yield from _check_status(event, response, "R3")

@@ -145,11 +145,7 @@ class TextDigest:
         self.chunks.clear()
 
     def compare(self, whole: str) -> str | None:
-        """Compare the chunks with the full text in an event, a part or an item.
-
-        Returns:
-            The difference as the predicate of a sentence; None if there is none, or if the last call had the same text.
-        """
+        """Return how the full text in an event, a part or an item differs, as a predicate; None if the last one was the same."""
         if not self.complete:
             self.complete, self.chunks = True, [whole]
             self._folded, self._length = hashlib.blake2b(), 0
@@ -186,7 +182,6 @@ class LogprobsDigest:
     _decoder: codecs.IncrementalDecoder = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Create the decoder."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, entries: Sequence[object]) -> None:

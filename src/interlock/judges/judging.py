@@ -145,7 +145,6 @@ class JsonLines(SseDecoder):
     """
 
     def __attrs_post_init__(self) -> None:
-        """Begin the first line."""
         super().feed(b"data: ")
 
     def feed(self, data: bytes) -> list[SseMessage]:
@@ -238,7 +237,7 @@ class Judge:
         for message in self._decoder.end():
             if not self._framed:
                 yield self._add_findings(message, self._take(message))
-            elif message.data_lines or message.event != "message":
+            elif "data" in message.fields or message.event != "message":
                 yield self._add_findings(message, self._take_last(message))
 
     def _add_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
@@ -356,11 +355,11 @@ def _check_framing(message: SseMessage) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the framing of a message, each with its deviation (empty for an error)."""
     if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
         return
-    if message.data_lines > 1:
+    if message.fields.count("data") > 1:
         yield "an event has more than one line of data", "framing"
     if message.had_cr:
         yield "a line ends with a carriage return", "framing"
-    if message.has_id:
+    if "id" in message.fields:
         yield "an event has an id", "framing"
     if message.invalid_utf8:
         yield "an event is not UTF-8", ""

@@ -31,39 +31,30 @@ _PART_PLACES: Final = frozenset({Place.PART, Place.PART_DONE})
 
 @define(eq=False)
 class TrackedPart:
-    """An open part of an item.
-
-    Args:
-        type: The `type` of the part.
-        index: Its index in the list of parts.
-        from_start: Whether the stream has its first event.
-    """
+    """An open part of an item."""
 
     type: str
     index: int
     from_start: bool
+    """Whether the stream has its first event."""
     text: TextDigest = field(init=False)
     logprobs: LogprobsDigest | None = field(init=False)
     """None if the part cannot have log probabilities or has malformed ones, or if the stream lacks its first event."""
     annotations: list[Digest] = field(factory=list[Digest], init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Create an empty text and empty log probabilities."""
         self.text = TextDigest(self.from_start)
         self.logprobs = LogprobsDigest() if self.from_start and self.type == wire_name(OutputText) else None
 
 
 @define(eq=False)
 class TrackedParts:
-    """The parts of an item, by the name of their list.
-
-    Args:
-        next_index: The index of the next part of each list, if it is known.
-        done: The exact and the loose digest of each part that is done; None if some parts of the list may be missing.
-    """
+    """The parts of an item, by the name of their list."""
 
     next_index: dict[str, int]
+    """The index of the next part of each list, if it is known."""
     done: dict[str, list[tuple[Digest, Digest]] | None]
+    """The exact and the loose digest of each part that is done; None if some parts of the list may be missing."""
     open: TrackedPart | None = None
     first_delta: str | None = None
 
@@ -81,19 +72,16 @@ class TrackedShell:
 
 @define(eq=False)
 class ItemOpening:
-    """The facts in the `added` event of an item.
-
-    Args:
-        stable: The fields that must not change.
-        status: Its status; empty for `in_progress`.
-        repeats: How often `in_progress` may still come: once, and again after an approval.
-        findings: The findings that are reported at `done`.
-    """
+    """The facts in the `added` event of an item."""
 
     stable: Mapping[str, object] = field(factory=dict[str, object])
+    """The fields that must not change."""
     status: str = ""
+    """Its status; empty for `in_progress`."""
     repeats: int = 1
+    """How often `in_progress` may still come: once, and again after an approval."""
     findings: list[Finding] = field(factory=list[Finding])
+    """The findings that are reported at `done`."""
 
 
 @frozen(eq=False)
@@ -137,7 +125,6 @@ class TrackedItem:
     shell: TrackedShell = field(factory=TrackedShell, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Start at the lifecycle's initial node, or at the node of all positions if the stream lacks `added`."""
         automaton, lists = self.automaton, ("content", "summary")
         known = automaton or AUTOMATA["message"]
         self.node = known.start if self.from_start else known.unknown
@@ -209,12 +196,9 @@ class TrackedItem:
             self.node = self.automaton.reachable_from(self.node)
 
     def move(self, event: str) -> Finding | None:
-        """Move to the state after an event, named by its wire name, even if the event is illegal here.
+        """Move to the state after an event, by its wire name, and return a finding if the event is illegal here.
 
         An event after the end, and a second `added`, change nothing.
-
-        Returns:
-            The finding in the order of events; None if the event is legal.
         """
         if self.ended:
             return Finding("R7", "comes after the item was done")
@@ -243,7 +227,6 @@ class TrackedItem:
         return finding
 
     def _find_misplaced(self, event: str, automaton: LifecycleAutomaton) -> Finding:
-        """Return the finding for an event that is illegal here."""
         legal = self.node.legal
         if event not in automaton.events:
             return Finding("R10", f"is not an event of {self.kind}", expected=legal)
@@ -288,11 +271,7 @@ class StreamItems:
     """The index of the next item."""
 
     def find(self, event: type[StreamEvent], body: Mapping[str, object]) -> TrackedItem | None:
-        """Find the item of an event by its index, or by its id if the index is wrong.
-
-        Returns:
-            The item, or None if the event begins a new one, even if the index is taken.
-        """
+        """Find the item of an event by its index, or by its id if that is wrong; None if the event begins a new item."""
         index, item_id = body.get("output_index"), _item_id(event, body)
         by_index = self.items.get(index) if type(index) is int else None
         if event is ItemAdded:
@@ -303,11 +282,7 @@ class StreamItems:
         return by_index
 
     def begin(self, event: type[StreamEvent], body: Mapping[str, object]) -> tuple[TrackedItem | None, list[Finding]]:
-        """Start tracking an item at its first event, or anew at an `added` that comes after other events of it.
-
-        Returns:
-            The item and its findings so far; no item if the event has no index.
-        """
+        """Track an item from its first event, or anew from an `added` after other events; None if the event has no index."""
         index, item_id = body.get("output_index"), _item_id(event, body)
         if type(index) is not int:
             return None, []
@@ -347,7 +322,6 @@ class StreamItems:
         return [] if expected in {None, index} else [Finding("R6", f"output_index is {index} instead of {expected}")]
 
     def _check_ids(self, kind: str, item: Mapping[str, object]) -> list[Finding]:
-        """Check the ids of a new item."""
         findings: list[Finding] = []
         id_prefix = f"{ITEMS[kind].prefix}_" if kind in ITEMS else ""
         for name, prefix in (("id", id_prefix), ("call_id", "call_")):

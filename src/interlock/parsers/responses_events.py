@@ -82,7 +82,7 @@ EARLY_RESULTS: Final = frozenset({"action", "queries"})
 """Result fields that may be known when the item opens."""
 
 START_EVENTS: Final = frozenset(
-    edge.effects[0].name.removeprefix("response.")
+    str(edge.effects[0]).removeprefix("response.")
     for kind, lifecycle in LIFECYCLES.items()
     for edge in lifecycle.edges
     if edge.trigger == "run" and kind not in OWN_TEXTS

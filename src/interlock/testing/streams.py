@@ -256,7 +256,7 @@ _STARTED: Final = (".searching", ".interpreting", ".generating")
 _RUN: Final = tuple(
     kind
     for kind, lifecycle in LIFECYCLES.items()
-    if any(effect.name.endswith(_STARTED) for edge in lifecycle.edges for effect in edge.effects)
+    if any(str(effect).endswith(_STARTED) for edge in lifecycle.edges for effect in edge.effects)
 )
 
 

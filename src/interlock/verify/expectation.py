@@ -229,7 +229,6 @@ class Expectation:
         return all(item.get(name) == value for name, value in self._results.get(item["id"], {}).items())
 
     def _expect(self, delta: deltas.Delta) -> None:  # noqa: C901, PLR0912 - one case for each delta
-        """Collect the effects that a delta must have."""
         match delta:
             case str(text):
                 self._write(_TEXT, "message", text)

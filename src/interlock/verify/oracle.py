@@ -193,23 +193,18 @@ TERMINAL = frozenset({"response.completed", "response.incomplete", "response.fai
 
 @define
 class ItemView:
-    """The events of one output index.
-
-    Args:
-        index: The `output_index`.
-        kind: The type of the item in `added`.
-        added: The item in the first `response.output_item.added`.
-        done: The item in the last `response.output_item.done`; None without one.
-        events: The events, each with its position in the stream.
-        word: The events as a word of the grammar's letters.
-    """
+    """The events of one output index."""
 
     index: int
     kind: str
     added: JsonObject
+    """The item in the first `response.output_item.added`."""
     done: JsonObject | None
+    """The item in the last `response.output_item.done`."""
     events: list[tuple[int, JsonObject]]
+    """The events, each with its position in the stream."""
     word: str
+    """The letters of the events."""
 
     @property
     def texts(self) -> list[str]:
@@ -233,19 +228,15 @@ class ItemView:
 
 @frozen
 class Stream:
-    """A full stream.
-
-    Args:
-        events: The bodies of the events.
-        names: The types of the events; an empty string for a body without a type.
-        items: The items, in the order in which they were added.
-        orphans: The events that precede the `added` of their item, each with its position.
-    """
+    """A full stream."""
 
     events: Sequence[JsonObject]
     names: Sequence[str]
+    """The types of the events; empty for a body without a type."""
     items: Sequence[ItemView]
+    """The items, in the order in which they were added."""
     orphans: Sequence[tuple[int, JsonObject]]
+    """The events that precede the `added` of their item, each with its position."""
 
     @classmethod
     def of(cls, events: Sequence[JsonObject]) -> Stream:
@@ -690,11 +681,7 @@ def r13_final(stream: Stream) -> Iterator[Finding]:
 
 
 def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Finding], list[Finding]]:
-    """R14: compare events with their types.
-
-    Args:
-        events: All events of the response.
-        valid: How many of the first events are known to be valid.
+    """R14: compare all events but the first `valid` ones with their types.
 
     Returns:
         The findings without which the rules in `SOUND_SHAPE` can read the stream, and unknown fields, which they ignore.
@@ -739,7 +726,6 @@ def r15_logprobs(stream: Stream) -> Iterator[Finding]:
 
 
 def _is_logprob(entry: object) -> bool:
-    """Return whether a value is the log probability of a token."""
     fields = members(entry)
     return (
         isinstance(fields.get("token"), str)
@@ -798,7 +784,6 @@ def _final(stream: Stream) -> JsonObject | None:
 
 
 def _is_nonblank(value: object) -> bool:
-    """Return whether a value is a string that is not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 
