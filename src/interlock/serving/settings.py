@@ -53,23 +53,14 @@ class SettingsError(InterlockError):
 
 @frozen
 class Option:
-    """How a field is set from outside, and what the documentation says of it.
+    """How a field is set from outside, and what the documentation says of it."""
 
-    Args:
-        help: The meaning, in one sentence or two.
-        metavar: The name of the value in the help; empty for a flag or a choice.
-        repeats: Whether the option is repeated for each value; a variable has values separated by commas.
-        has_flag: Whether `interlock serve` has the option, and the file the key.
-        has_variable: Whether the environment has the variable.
-        is_secret: Whether the value is hidden where settings are shown.
-    """
-
-    help: str
-    metavar: str = ""
-    repeats: bool = False
-    has_flag: bool = True
-    has_variable: bool = True
-    is_secret: bool = False
+    help: str  # the meaning, in one sentence or two
+    metavar: str = ""  # the name of the value in the help; empty for a flag or a choice
+    repeats: bool = False  # whether the option is repeated for each value; a variable has values separated by commas
+    has_flag: bool = True  # whether `interlock serve` has the option, and the file the key
+    has_variable: bool = True  # whether the environment has the variable
+    is_secret: bool = False  # whether the value is hidden where settings are shown
 
 
 def variable(name: str) -> str:
@@ -121,38 +112,25 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SocketLimits(Struct, frozen=True, kw_only=True):
-    """The limits of WebSockets: of each connection, and of the memory of all in a process.
+    """The limits of WebSockets: of each connection, and of the memory of all in a process."""
 
-    Args:
-        lifetime: The seconds after which it accepts no more requests.
-        in_flight: The most running and waiting requests in all lanes.
-        lanes: The most lanes with a name; the lane without a name is not counted.
-        memory_bytes: The most bytes of the requests of all connections, and of the responses that their lanes may continue from.
-    """
-
-    lifetime: float = 3600
-    in_flight: int = 16
-    lanes: int = 32
+    lifetime: float = 3600  # the seconds after which it accepts no more requests
+    in_flight: int = 16  # the most running and waiting requests in all lanes
+    lanes: int = 32  # the most lanes with a name; the lane without a name is not counted
     memory_bytes: int = 2**30
+    """The most bytes of the requests of all connections, and of the responses that their lanes may continue from."""
 
 
 class Times(Struct, frozen=True, kw_only=True):
-    """What a server waits for, in seconds; a test makes it faster with smaller values.
+    """What a server waits for, in seconds; a test makes it faster with smaller values."""
 
-    Args:
-        tick: Between two checks whether the server has to stop.
-        grace: At shutdown, for responses to end, and for clients to read the last events.
-        idle: Until the server closes an idle connection. A client that does not close it earlier loses a request that it sends
-            at that moment. httpx, which the SDK uses, closes idle connections after five seconds, which is uvicorn's default.
-        maintenance: Between two rounds of maintenance of the store.
-        poll: Until a reader of stored events reads again without a notification.
-    """
-
-    tick: float = 0.1
-    grace: int = 5
+    tick: float = 0.1  # between two checks whether the server has to stop
+    grace: int = 5  # at shutdown, for responses to end, and for clients to read the last events
     idle: int = 75
-    maintenance: float = 5
-    poll: float = 1
+    """Until the server closes an idle connection. A client that does not close it earlier loses a request that it sends at that
+    moment. httpx, which the SDK uses, closes idle connections after five seconds, which is uvicorn's default."""
+    maintenance: float = 5  # between two rounds of maintenance of the store
+    poll: float = 1  # until a reader of stored events reads again without a notification
 
 
 class Settings(Struct, frozen=True, kw_only=True):

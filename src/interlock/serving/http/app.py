@@ -365,7 +365,11 @@ class Api:
     async def connect(self, socket: WebSocket) -> None:
         """Serve a client in WebSocket mode; close the socket if a page of a foreign origin opened it."""
         if _is_foreign_page(socket, self.settings.cors_origin):
-            await _refuse_page(socket)
+            origin = socket.headers["origin"][:MAX_QUOTED]
+            message = (
+                f"Pages of the origin '{origin}' are not allowed. The operator of the server can allow it with --cors-origin."
+            )
+            await _deny(socket, ApiError(403, message, code="origin_not_allowed"))
             return
         from interlock.serving.http.websocket import ConnectionMemory, SocketConnection  # noqa: PLC0415 - few clients use WebSockets
 
@@ -430,12 +434,6 @@ def _is_foreign_page(socket: WebSocket, origins: Sequence[str]) -> bool:
         return False
     _, _, host = origin.partition("://")
     return host != socket.headers.get("host")
-
-
-async def _refuse_page(socket: WebSocket) -> None:
-    origin = socket.headers["origin"][:MAX_QUOTED]
-    message = f"Pages of the origin '{origin}' are not allowed. The operator of the server can allow it with --cors-origin."
-    await _deny(socket, ApiError(403, message, code="origin_not_allowed"))
 
 
 async def _refuse_socket(socket: WebSocket) -> None:

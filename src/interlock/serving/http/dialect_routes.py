@@ -55,21 +55,13 @@ AnyTransducer: TypeAlias = Transducer[Any, D]
 
 @frozen(eq=False)
 class DialectApi(Generic[D]):
-    """What an answer needs to know of an API.
+    """What an answer needs to know of an API."""
 
-    Args:
-        ping: The frame that breaks a silence.
-        error: The event for an error after the first write of a stream; its JSON is the body for an error of a request.
-        fold: Returns the whole answer that events add up to.
-        names: The API's names of parameters, by the beginnings of those of the Responses API.
-        counts_first: Whether an answer begins with the number of tokens in its prompt.
-    """
-
-    ping: bytes
-    error: type[D]
-    fold: Callable[[Iterable[D]], Struct]
-    names: Mapping[str, str]
-    counts_first: bool = False
+    ping: bytes  # the frame that breaks a silence
+    error: type[D]  # the event for an error after the first write of a stream; its JSON is the body for an error of a request
+    fold: Callable[[Iterable[D]], Struct]  # returns the whole answer that events add up to
+    names: Mapping[str, str]  # the API's names of parameters, by the beginnings of those of the Responses API
+    counts_first: bool = False  # whether an answer begins with the number of tokens in its prompt
 
 
 MESSAGES_API: Final = DialectApi[MessagesEvent](

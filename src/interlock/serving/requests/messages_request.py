@@ -44,7 +44,7 @@ MCP_TOOLSET: Final = "mcp_toolset"
 """The type of a tool that has those of an MCP server."""
 
 THREAD_REFUSED: Final = "thread_unsupported_request"
-"""The code that tells Anthropic's SDKs that a server has no threads."""
+"""The code upon which Anthropic's SDKs send the whole conversation, for which a thread would stand."""
 
 LONGEST_USER: Final = 64
 """The most characters of a `safety_identifier`."""
@@ -256,7 +256,8 @@ async def read_messages(
         ApiError: 400 for a parameter, block or tool that is invalid or not supported.
     """
     if raw.get("thread") is not None:
-        raise _thread_refusal()
+        message = "Threads are not supported. Send all messages of the conversation, with its 'system' and 'tools'."
+        raise evolve(invalid("thread", message, "unsupported_parameter"), details={"error_code": THREAD_REFUSED})
     if raw.get("compaction") is not None and not counts:
         message = "Compaction requests are not supported. Ask for a summary in a message instead."
         raise invalid("compaction", message, "unsupported_parameter")
@@ -288,12 +289,6 @@ async def read_messages(
         }
     sent = {name: value for name, value in body.items() if value is not None}
     return sent, request.thinking is None or request.thinking.display != "omitted"
-
-
-def _thread_refusal() -> ApiError:
-    """Return the error upon which Anthropic's SDKs send the whole conversation: a thread would stand for the rest of it."""
-    message = "Threads are not supported. Send all messages of the conversation, with its 'system' and 'tools'."
-    return evolve(invalid("thread", message, "unsupported_parameter"), details={"error_code": THREAD_REFUSED})
 
 
 def _require_question(messages: Sequence[_Message]) -> None:

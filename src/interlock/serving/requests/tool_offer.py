@@ -49,31 +49,19 @@ def _function(name: str, argument: str, description: str) -> dict[str, object]:
 
 @frozen
 class HostedCall:
-    """The calls of a hosted tool.
-
-    Args:
-        tool: The hosted tool.
-        types: Its types in requests.
-        label: The label of the MCP servers that it replaces, if the operator configured it, as in vLLM.
-        recipient: The name by which gpt-oss calls it.
-        function: The function with which other models call it.
-        route: What its calls become.
-        mcp_tools: The names of the MCP server's tools, by the type of the call's action if it has one; the first is the default.
-        renamed: The names of arguments that models use, but not the prompt, with the right ones.
-        include: The value of the parameter `include` that adds the result to the item; if empty, the item always has it.
-        cites: Whether its results are pages that the model cites.
-    """
+    """The calls of a hosted tool."""
 
     tool: HostedTool
-    types: tuple[str, ...]
-    label: str
-    recipient: str
-    function: JsonTool
-    route: Route
+    types: tuple[str, ...]  # its types in requests
+    label: str  # the label of the MCP servers that it replaces, if the operator configured it, as in vLLM
+    recipient: str  # the name by which gpt-oss calls it
+    function: JsonTool  # the function with which other models call it
+    route: Route  # what its calls become
     mcp_tools: Mapping[object, str]
-    renamed: Mapping[str, str] = NOTHING
-    include: str = ""
-    cites: bool = False
+    """The names of the MCP server's tools, by the type of the call's action if it has one; the first is the default."""
+    renamed: Mapping[str, str] = NOTHING  # the names of arguments that models use, but not the prompt, with the right ones
+    include: str = ""  # the value of the parameter `include` that adds the result to the item; if empty, the item always has it
+    cites: bool = False  # whether its results are pages that the model cites
 
     def mcp_tool(self, fields: Mapping[str, object]) -> str:
         """Return the name of the MCP server's tool for a call with these fields."""
