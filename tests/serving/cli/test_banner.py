@@ -218,7 +218,7 @@ def objects(lines):
 
 def responses(lines):
     """What the lines of responses say, without ids and times."""
-    ends = [line for line in lines if line["logger"].endswith(".observation")]
+    ends = [line for line in lines if line["logger"].endswith(".responses.service")]
     assert [line for line in ends if not line.keys() >= FIGURES or not re.fullmatch(TIME, line["time"])] == []
     return [{name: value for name, value in line.items() if name not in FIGURES | {"message"}} for line in ends]
 
@@ -228,10 +228,10 @@ def test_a_response_has_one_line_of_text() -> None:
         answer = httpx.post(f"{command.url}/v1/responses", json=QUESTION, headers={"x-request-id": "mine-1"})
     response = answer.json()
     assert answer.headers.get_list("x-request-id") == ["mine-1"]
-    (line,) = [line for line in command.lines if ".observation " in line]
+    (line,) = [line for line in command.lines if ".responses.service " in line]
     usage = response["usage"]
     pattern = (
-        rf"{TIME} INFO interlock\.serving\.responses\.observation request_id=mine-1 response_id={response['id']} "
+        rf"{TIME} INFO interlock\.serving\.responses\.service request_id=mine-1 response_id={response['id']} "
         rf"model=interlock-embedded: {response['id']}: completed, 2 items, {usage['input_tokens']} tokens in, "
         rf"{usage['output_tokens']} out, first event after \d+\.\d{{3}} s, \d+\.\d{{3}} s"
     )
