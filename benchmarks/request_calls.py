@@ -29,10 +29,9 @@ from interlock.parsers import Chunk
 from interlock.serving.build import build
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.translator import Upstream
-from interlock.serving.engines.upstream.upstream_client import UpstreamClient
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
-from interlock.serving.settings import Settings
+from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import NullTools
 
 PACKAGE: Final = str(Path(interlock.__file__).parent)
@@ -113,7 +112,7 @@ def main() -> None:
     listed: bool = parser.parse_args().list
     words = Words()
     with ServerThread(build(Settings(), words)) as url:
-        engines = {"plain engine": words, "gateway": Gateway([Upstream(UpstreamClient(f"{url}/v1"), "responses")])}
+        engines = {"plain engine": words, "gateway": Gateway([upstream_of(UpstreamSettings(url=url, api="responses"))])}
         for name, engine in engines.items():
             _report(name, asyncio.run(_profile(engine)), listed=listed)
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from alone.script import FRAME, MODEL
 from interlock.serving.cli.options import read_rules
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.scripted_engine import ScriptedEngine
+from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.server import listen, serve, url_of
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.active_runs import ActiveRuns

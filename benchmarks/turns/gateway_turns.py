@@ -21,7 +21,7 @@ from vllm_turns import PLAN, ROOT, Played, Server, Setup, play
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import ToolServers

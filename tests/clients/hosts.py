@@ -20,7 +20,7 @@ from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine
 from interlock.serving.engines.harmony_tokens import encoding
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import ModelFacts, Settings, UpstreamSettings
 

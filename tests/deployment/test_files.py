@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator
 
 from interlock.serving.cli.options import settings_of
 from interlock.serving.cli.serve import serve
-from interlock.serving.engines.upstream.gateway_config import upstreams_of
+from interlock.serving.engines.upstream.upstreams import upstreams_of
 from interlock.serving.metrics import METRICS
 from interlock.serving.settings import options, read_settings, variable
 
@@ -56,7 +56,7 @@ def test_the_command_has_its_options(name, monkeypatch) -> None:
 
 def test_the_gateways_have_settings_of_the_command_and_of_upstreams() -> None:
     (upstream,) = upstreams_of(read_settings({"config": DEPLOY / "gateway.toml"}, environment={}))
-    assert upstream.client.url == "http://vllm:8000/v1"
+    assert upstream.url == "http://vllm:8000/v1"
     assert tomllib.loads(TEXTS["gateway.toml"])["upstream"][0]["aliases"]["gpt-4o"] in COMPOSE["services"]["vllm"]["command"]
 
 

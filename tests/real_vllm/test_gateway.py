@@ -12,7 +12,7 @@ from turns import HARMONY, PARSED, THINK, Turn, family_turns
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import ToolServers

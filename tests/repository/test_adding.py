@@ -5,7 +5,7 @@ import re
 import pytest
 from page_changes import ROOT, changed_package, changes, run_tests
 
-from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
+from interlock.serving.engines.upstream.translator import UPSTREAM_APIS
 
 KIND = (ROOT / "docs" / "design" / "adding-a-kind.md").read_text("utf-8")
 

@@ -22,7 +22,7 @@ import interlock
 from interlock.serving import metrics, traces
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.settings import UpstreamSettings
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

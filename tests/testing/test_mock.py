@@ -16,8 +16,7 @@ from websockets.sync.client import connect
 from interlock.events.sse import SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.serving.build import build
-from interlock.serving.engines.script import ScriptRule, ScriptStep
-from interlock.serving.engines.scripted_engine import ScriptedEngine
+from interlock.serving.engines.script import ScriptedEngine, ScriptRule, ScriptStep
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware

@@ -31,21 +31,19 @@ try:
 
     from interlock.serving.build import build
     from interlock.serving.engines.script import (
+        CONNECTION,
         Call,
         Ending,
         Failure,
+        ScriptedConnection,
+        ScriptedEngine,
+        ScriptedRequest,
         ScriptRule,
         ScriptStep,
         When,
         checked,
         find_cover,
         read_rules,
-    )
-    from interlock.serving.engines.scripted_engine import (
-        CONNECTION,
-        ScriptedConnection,
-        ScriptedEngine,
-        ScriptedRequest,
         unused_rules,
     )
     from interlock.serving.http.answers import error_response

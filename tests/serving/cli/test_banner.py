@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 
 from interlock.serving.cli import main as cli
 from interlock.serving.cli.main import launch_vllm, plugins, vllm_arguments
-from interlock.serving.engines.upstream.survey import _other_urls
+from interlock.serving.engines.upstream.upstreams import _other_urls
 from interlock.serving.requests.logs import FIELDS, JsonFormatter, TextFormatter, begin_logs, log_with
 
 

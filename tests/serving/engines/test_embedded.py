@@ -14,9 +14,9 @@ from recovery.notation import items, run
 
 from interlock.parsers import Chunk, Tagged, parser_for
 from interlock.parsers.families import DEFAULT_REASONING
-from interlock.serving.engines.embedded import EmbeddedEngine, script_step
+from interlock.serving.engines.embedded import CONTEXT, EmbeddedEngine, script_step
 from interlock.serving.engines.engine import Turn
-from interlock.serving.engines.prompt import CONTEXT, count_prompt
+from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.engines.script import Call, ScriptStep
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.create import read_request
@@ -304,7 +304,7 @@ def test_more_input_counts_more_tokens():
         {"instructions": "Be kind.", "tools": [WEATHER]},
         {"instructions": "Be kind.", "tools": [WEATHER], "text": {"format": {"type": "json_object"}}},
     ]
-    counts = [count_prompt(turn_for(**members)) for members in more]
+    counts = [estimate_prompt(turn_for(**members)) for members in more]
     assert counts == sorted(set(counts))
 
 
@@ -318,7 +318,7 @@ def test_each_chunk_is_a_word_and_the_last_one_alone_has_a_reason():
         {"content": "You"},
     ]
     assert [step.finish_reason for step in steps] == [None] * (len(steps) - 1) + ["stop"]
-    assert {(step.input_tokens, step.output_tokens, step.reasoning_tokens) for step in steps} == {(count_prompt(turn), 17, 7)}
+    assert {(step.input_tokens, step.output_tokens, step.reasoning_tokens) for step in steps} == {(estimate_prompt(turn), 17, 7)}
     assert outputs(turn_for("Hi", stream=True, store=False, metadata={"a": "b"})) == steps
 
 

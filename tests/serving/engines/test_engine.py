@@ -8,12 +8,10 @@ import pytest
 from live.engines import ENCODING
 
 from interlock.parsers import Chunk
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn
-from interlock.serving.engines.generation import fitting
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, fitting
 from interlock.serving.engines.harmony_tokens import tool_messages, turn_messages
-from interlock.serving.engines.script import ScriptRule, ScriptStep
-from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.engines.token_estimate import MAX_PATCHES, estimate, image_size, media_tokens
+from interlock.serving.engines.prompt import MAX_PATCHES, _without_media, estimate, image_size
+from interlock.serving.engines.script import ScriptedEngine, ScriptRule, ScriptStep
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, no_such_model
 from interlock.serving.requests.create import read_request
 
@@ -242,7 +240,9 @@ def test_the_size_of_an_image_is_read_from_its_beginning(head, size) -> None:
     ],
 )
 def test_the_tokens_of_media(part, tokens) -> None:
-    assert media_tokens([{"content": [part]}]) == pytest.approx(tokens, abs=1)
+    media = []
+    _without_media([{"content": [part]}], media)
+    assert sum(media) == pytest.approx(tokens, abs=1)
 
 
 def test_an_estimate_counts_media_beside_the_text() -> None:

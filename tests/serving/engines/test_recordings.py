@@ -28,8 +28,7 @@ from interlock.serving.engines.recordings import (
     replay_response,
     write,
 )
-from interlock.serving.engines.script import recorded_rule
-from interlock.serving.engines.scripted_engine import ScriptedEngine
+from interlock.serving.engines.script import ScriptedEngine, recorded_rule
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.serving.tools.hosting import ScriptedTools

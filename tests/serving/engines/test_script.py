@@ -19,14 +19,22 @@ from live.upstream import ScriptedUpstream, failure, serve_upstream, stream
 
 from interlock.parsers import Chunk
 from interlock.serving.build import build
-from interlock.serving.engines import scripted_engine
+from interlock.serving.engines import script
+from interlock.serving.engines.embedded import arguments_for, example
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.example_values import arguments_for, example
 from interlock.serving.engines.recordings import RecordedTurn, Recording
-from interlock.serving.engines.script import Conversation, Failure, ScriptError, ScriptRule, ScriptStep, read_rules, recorded_rule
-from interlock.serving.engines.scripted_engine import ScriptedEngine
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.script import (
+    Conversation,
+    Failure,
+    ScriptedEngine,
+    ScriptError,
+    ScriptRule,
+    ScriptStep,
+    read_rules,
+    recorded_rule,
+)
 from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder, recorded_step
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError
 from interlock.serving.requests.create import read_request
@@ -466,7 +474,7 @@ def test_a_script_is_truncated_to_its_budget_and_keeps_its_rate(monkeypatch):
     async def note(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr(scripted_engine, "asyncio", SimpleNamespace(sleep=note))  # servers of other tests may sleep too
+    monkeypatch.setattr(script, "asyncio", SimpleNamespace(sleep=note))  # servers of other tests may sleep too
     truncated = [EngineOutput(Chunk([1], logprobs=[{"token": "a"}]), "length")]
     assert outputs(turn_for(budget=1), engine_of(OUTPUTS)) == truncated
     assert outputs(turn_for(budget=3), engine_of(OUTPUTS, rate=10)) == OUTPUTS[0]
@@ -492,7 +500,7 @@ def test_a_budget_truncates_the_text_of_a_script_with_its_tokens(chunk, one, non
 
 
 def test_the_least_recent_conversations_that_met_a_fault_are_forgotten(monkeypatch) -> None:
-    monkeypatch.setattr(scripted_engine, "_REMEMBERED", 2)
+    monkeypatch.setattr(script, "_REMEMBERED", 2)
     engine = ScriptedEngine([ScriptRule(steps=[ScriptStep(fails=Failure(500)), ScriptStep(says="Hi")])])
     took = [engine.take(0, 0, [{"content": text}]).has_answer for text in ("a", "b", "a", "c", "a", "b")]
     assert took == [False, False, True, False, True, False]

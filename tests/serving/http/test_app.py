@@ -18,7 +18,7 @@ from interlock.judges import judge
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.engine import Generation
-from interlock.serving.engines.prompt import count_prompt
+from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses import service as making
 from interlock.serving.settings import Settings, Times
@@ -488,7 +488,7 @@ def test_the_tools_of_mcp_servers_are_counted_as_a_response_lists_them(serve, al
     first, second = ([without_chance(item) for item in turn.items] for turn in engine.counted)
     assert first == [without_chance(item) for item in engine.turns[0].items]
     assert [item["type"] for item in first[3:]] == ["mcp_list_tools"] * 2 == [item["type"] for item in second[3:]]
-    assert counted["input_tokens"] == count_prompt(engine.counted[0])
+    assert counted["input_tokens"] == estimate_prompt(engine.counted[0])
     assert shop.began == []
 
 

@@ -10,7 +10,7 @@ from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_ste
 
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
-from interlock.serving.engines.scripted_engine import ScriptedEngine
+from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.serving.tools.hosting import ScriptedTools

@@ -18,7 +18,8 @@ from live.upstream import ScriptedUpstream, failure, gateway, serve_upstream, st
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.translator import Translator
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings, UpstreamSettings
@@ -574,6 +575,22 @@ def test_a_stream_of_an_upstream_begins_with_an_estimate_that_its_count_overwrit
         assert start_of(post_message(url, stream=True, **body)) == (estimate, 9 if counted else estimate)
         assert post_message(url, **body).json()["usage"]["input_tokens"] == (9 if counted else estimate)
     assert [each["messages"] for each in upstream.bodies] == [body["messages"]] * 2
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_the_body_for_an_upstream_is_written_once_for_its_estimate_and_its_request(api, streams, monkeypatch) -> None:
+    turns = []
+
+    async def write(translator, turn):
+        turns.append(turn)
+        return await written(translator, turn)
+
+    written = Translator._write
+    monkeypatch.setattr(Translator, "_write", write)
+    with gateway(stream(chunk({"content": "Yes."}), chunk({}, "stop")), api=api) as (url, upstream):
+        post_message(url, model="m", stream=streams)
+    assert (len(turns), len(upstream.bodies)) == (1, 1)
 
 
 def test_an_upstream_with_the_responses_api_is_not_asked_for_the_tokens_of_a_stream() -> None:

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 from interlock.events.json import loads
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.prompt import count_prompt
+from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.http.websocket import MOST
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.input_items import PENDING
@@ -441,7 +441,7 @@ class Crowd(Engine):
     _loop: asyncio.AbstractEventLoop | None = None
 
     async def count(self, turn):
-        return count_prompt(turn)
+        return estimate_prompt(turn)
 
     async def generate(self, turn):
         texts = [item.get("content") or item.get("output") for item in turn.items if item["type"] != "reasoning"]

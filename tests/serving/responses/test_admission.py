@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 
 from interlock.parsers import parser_for
 from interlock.serving.build import build
-from interlock.serving.engines.engine import Engine, Generation, generate_alone
+from interlock.serving.engines.engine import Engine, Generation
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.settings import Settings
@@ -154,8 +154,7 @@ class Host(Engine):
         del request, items, tenant, connection
         return HostGeneration(self)
 
-    def generate(self, turn):
-        return generate_alone(self, turn)
+    generate = Engine.generate_alone
 
 
 class HostGeneration(Generation):

@@ -14,8 +14,7 @@ from openai import OpenAI
 from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.recordings import RecordedTurn, Recording
-from interlock.serving.engines.script import recorded_rule
-from interlock.serving.engines.scripted_engine import ScriptedEngine
+from interlock.serving.engines.script import ScriptedEngine, recorded_rule
 from interlock.serving.requests.input_items import PENDING
 from interlock.verify.oracle import check
 

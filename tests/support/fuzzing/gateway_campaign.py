@@ -26,8 +26,8 @@ from live.wire import bodies
 from interlock.dialects import ApiName
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.http_client import HttpError
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.settings import Settings, UpstreamSettings
 
@@ -211,7 +211,7 @@ class GatewayProber:
         if family not in self._clients:
             upstream = upstream_of(UpstreamSettings(url="http://upstream", retries=0, family=family))
             fake: Any = FakeUpstream()
-            upstream.client._http = fake  # in place of a connection
+            upstream._http = fake  # in place of a connection
             transport = httpx.ASGITransport(build(Settings(), Gateway([upstream])))
             self._clients[family] = fake, httpx.AsyncClient(transport=transport, base_url="http://gateway")
         return self._clients[family]

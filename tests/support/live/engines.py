@@ -10,7 +10,7 @@ from interlock.events.json import dumps
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.engines.harmony_tokens import token_entry
-from interlock.serving.engines.prompt import count_prompt, output_text
+from interlock.serving.engines.prompt import estimate_prompt, output_text
 from interlock.serving.requests.input_items import text_of
 from interlock.serving.tools.hosting import NullTools
 
@@ -98,7 +98,7 @@ class StagedEngine(Engine):
         self.closed = threading.Event()
 
     async def count(self, turn):
-        return count_prompt(turn)
+        return estimate_prompt(turn)
 
     async def generate(self, turn):
         script = self.scripts[min(len(self.turns), len(self.scripts) - 1)]

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings, UpstreamSettings

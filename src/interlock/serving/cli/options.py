@@ -34,7 +34,7 @@ from interlock.serving.settings import Settings, read_settings
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
     from interlock.serving.engines.script import ScriptRule
-    from interlock.serving.engines.upstream.translator import Upstream
+    from interlock.serving.engines.upstream.upstream_client import Upstream
 
 
 CommandFunction: TypeAlias = Callable[..., None]
@@ -133,7 +133,7 @@ def gateway_upstreams(settings: Settings) -> list[Upstream]:
     """Return the servers behind a gateway, if there are any."""
     if settings.upstream is None and not settings.upstreams:
         return []
-    from interlock.serving.engines.upstream.gateway_config import upstreams_of
+    from interlock.serving.engines.upstream.upstreams import upstreams_of
 
     with option_errors():
         return upstreams_of(settings)

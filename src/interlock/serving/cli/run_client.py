@@ -29,7 +29,7 @@ from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.upstream.gateway import Gateway
-    from interlock.serving.engines.upstream.translator import Upstream
+    from interlock.serving.engines.upstream.upstream_client import Upstream
 
 NOT_FOUND: Final = 127
 MAX_NAMES: Final = 5
@@ -153,12 +153,12 @@ def run(command: tuple[str, ...], *, model: str | None, **_options: object) -> N
 
 def _look(upstreams: Sequence[Upstream], model: str | None) -> None:
     """Say what is wrong with the upstreams before the client starts, and end the command if nothing can work."""
-    from interlock.serving.engines.upstream.survey import survey
+    from interlock.serving.engines.upstream.upstreams import survey
 
     reports = asyncio.run(survey(upstreams))
     for report in reports:
         if report.fault is not None:
-            _warn(f"the upstream {report.upstream.client.url} {report.fault}")
+            _warn(f"the upstream {report.upstream.url} {report.fault}")
     if all(report.is_lost for report in reports):
         sys.exit(1)
     names = [name for report in reports for name in report.names]

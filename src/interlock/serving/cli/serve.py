@@ -34,8 +34,8 @@ from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
-    from interlock.serving.engines.upstream.survey import UpstreamReport
-    from interlock.serving.engines.upstream.translator import Upstream
+    from interlock.serving.engines.upstream.upstream_client import Upstream
+    from interlock.serving.engines.upstream.upstreams import UpstreamReport
     from interlock.serving.http.app import Application
     from interlock.serving.requests.api_keys import Keys
     from interlock.serving.tools.hosting import ToolRunner, ToolServers
@@ -131,7 +131,7 @@ async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:
     """Ask the upstreams of a gateway for their models; another engine has none."""
     if not upstreams:
         return ()
-    from interlock.serving.engines.upstream.survey import survey
+    from interlock.serving.engines.upstream.upstreams import survey
 
     return await survey(upstreams)
 
@@ -148,7 +148,7 @@ def _banner(
     served = [*dict.fromkeys(name for report in reports for name in report.names)] or [*engine.models]
     streams = f", its streams at {url}/interlock/" if settings.view else ""
     store = re.sub(r"//[^/]*@", "//…@", (settings.store or "memory:").partition("?")[0])
-    models = [f"upstream: {each.upstream.client.url} ({each.upstream.api}): {_names(each.names)}" for each in reports]
+    models = [f"upstream: {each.upstream.url} ({each.upstream.settings.api}): {_names(each.names)}" for each in reports]
     return [
         f"Serving {_names(served) if served else 'upstream models'} at {url}/v1{streams}",
         *(models or [f"engine: {'embedded' if settings.script is None else f'script {settings.script}'}"]),
@@ -164,7 +164,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _passes_keys(reports: Iterable[UpstreamReport]) -> bool:
-    return any(report.upstream.client.pass_key for report in reports)
+    return any(report.upstream.settings.pass_key for report in reports)
 
 
 def _guard_local(settings: Settings) -> Settings:
@@ -195,7 +195,7 @@ def _warnings(settings: Settings, reports: Sequence[UpstreamReport], keys: Keys)
 
     for report in reports:
         if report.fault is not None:
-            yield f"the upstream {report.upstream.client.url} {report.fault}"
+            yield f"the upstream {report.upstream.url} {report.fault}"
     if not (is_local(settings.host) or keys.count or _passes_keys(reports)):
         yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
     if "keys" not in settings.places and settings.store is not None and not settings.store.startswith("memory:"):
@@ -216,8 +216,7 @@ def _engine(settings: Settings, upstreams: Sequence[Upstream], servers: ToolServ
 
 def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-    from interlock.serving.engines.script import family_format
-    from interlock.serving.engines.scripted_engine import ScriptedEngine
+    from interlock.serving.engines.script import ScriptedEngine, family_format
     from interlock.serving.tools.hosting import ScriptedTools
 
     script, family, models, rate = settings.script, settings.family, settings.model, settings.rate

@@ -7,25 +7,33 @@ An `Engine` serves a server as long as it runs, and a `Generation` one response.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from interlock.fsm.deltas import FinishReason, Usage
 from interlock.parsers import Chunk, Format, Parser, parser_for
-from interlock.serving.engines.token_estimate import estimate
+from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.metrics import OTHER
+from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
+from interlock.serving.requests.input_items import JsonItem, truncate
 from interlock.serving.settings import ModelFacts
 
-if TYPE_CHECKING:  # the command line reads recordings without importing request validation
+if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
     from interlock.serving.engines.shortcut import Shortcut
     from interlock.serving.requests.create import ResponseRequest
-    from interlock.serving.requests.input_items import JsonItem
+
+TOO_LONG: Final = re.compile(r"\bcontext\b|too long|max_model_len|maximum model length", re.IGNORECASE)
+"""Matches a refusal of vLLM, or of an upstream server, that has no code and says that the prompt is too long."""
+
+WARMING: Final = 16
+"""The budget of a turn whose output nobody reads: the smallest one that OpenAI's service accepts."""
 
 
 @define
@@ -63,11 +71,6 @@ class Turn:
     index: int = field(default=0, kw_only=True)
 
 
-def estimate_prompt(turn: Turn) -> int:
-    """Estimate the number of tokens in the prompt of a turn."""
-    return estimate([turn.request.instructions, *turn.items])
-
-
 class Engine(ABC):
     """A source of model output."""
 
@@ -75,6 +78,8 @@ class Engine(ABC):
     """The model names that a request may use; the first is the served model."""
     format: Format
     """The format of the output."""
+    has_faults: ClassVar = False
+    """Whether it may ask the server to break connections and streams (`interlock.serving.http.script_faults`)."""
 
     @abstractmethod
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
@@ -86,6 +91,17 @@ class Engine(ABC):
             EngineError: The engine cannot continue; earlier steps remain valid.
             ApiError: Likewise, as `admit` would have said it: the response has begun, so it fails with the message.
         """
+
+    async def generate_alone(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Generate a turn that belongs to no response: the `generate` of engines whose generations generate the turns."""
+        generation = await self.begin(turn.request, turn.items)
+        try:
+            await generation.prepare(turn)
+            async with aclosing(generation.generate(turn)) as outputs:
+                async for output in outputs:
+                    yield output
+        finally:
+            await generation.close()
 
     async def admit(self, turn: Turn) -> None:
         """Return when `generate` can begin with a turn; called before each one.
@@ -123,15 +139,9 @@ class Engine(ABC):
         """Whether another server receives the clients' own keys."""
         return False
 
-    @property
-    def has_faults(self) -> bool:
-        """Whether it may ask the server to break connections and streams (`interlock.serving.http.script_faults`)."""
-        return False
-
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate a request body; raise `ApiError` if it is invalid, or names another model than one of `models`."""
-        from interlock.serving.requests.api_errors import no_such_model  # noqa: PLC0415 - see the other imports
-        from interlock.serving.requests.create import read_request  # noqa: PLC0415 - likewise
+        from interlock.serving.requests.create import read_request  # noqa: PLC0415 - a command that reads recordings starts faster
 
         request = read_request(raw)
         if request.model not in self.models:
@@ -160,20 +170,16 @@ class Engine(ABC):
 
 @define(eq=False)
 class Generation:
-    """What an engine does for one response: by default, generate its turns.
-
-    Args:
-        engine: The engine.
-        parser: Parses the model's output; `prepare` may replace it.
-        response_id: The id of the response, if the engine assigns one.
-        no_usage: The usage of a turn whose tokens nobody counted: None if the engine does not count them itself.
-    """
+    """What an engine does for one response: by default, generate its turns."""
 
     engine: Engine
     parser: Parser
+    """Parses the model's output; `prepare` may replace it."""
     response_id: str | None = None
-    no_usage: Usage | None = field(default=Usage(), kw_only=True)
+    """The id of the response, if the engine assigns one."""
     _admitted: Turn | None = field(default=None, init=False)
+    no_usage: ClassVar[Usage | None] = Usage()
+    """The usage of a turn whose tokens nobody counted: None if the engine does not count them itself."""
     encrypts: ClassVar = False
     """Whether reasoning may have encrypted content that must come back, whatever the request includes."""
 
@@ -226,7 +232,6 @@ class Generation:
 
     def shorten(self, shortcut: Shortcut[Any]) -> None:
         """Allow `generate` to connect the shortcut, which takes what it would yield before the last output."""
-        del shortcut
 
     def additions(self) -> Mapping[str, object]:
         """Return the fields outside the API that the engine adds to the finished response."""
@@ -234,20 +239,76 @@ class Generation:
 
     def log(self, response: Mapping[str, object]) -> None:
         """Log a finished response."""
-        del response
 
     async def close(self) -> None:
         """Abort the generation if it still runs, and free its resources."""
-        return
 
 
-async def generate_alone(engine: Engine, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-    """Generate a turn that belongs to no response, for engines whose generations generate the turns."""
-    generation = await engine.begin(turn.request, turn.items)
-    try:
-        await generation.prepare(turn)
-        async with aclosing(generation.generate(turn)) as outputs:
+@define(eq=False)
+class Silence(Generation):
+    """A response without output: the engine counts the prompt, or if it `warms`, reads it into its cache."""
+
+    generation: Generation = field(kw_only=True)
+    warms: bool = field(kw_only=True)
+
+    async def admit(self, turn: Turn) -> None:
+        pass
+
+    async def start(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        return self.generate(turn)
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Yield the only output, which ends the turn; warming ends at the first output that has counted the prompt."""
+        counts = EngineOutput(Chunk(), "stop")
+        if not self.warms:
+            counts.input_tokens = await self.generation.count(turn)
+            yield counts
+            return
+        async with aclosing(await self.generation.start(evolve(turn, budget=WARMING))) as outputs:
             async for output in outputs:
-                yield output
-    finally:
-        await generation.close()
+                if output.input_tokens:
+                    counts = EngineOutput(Chunk(), "stop", output.input_tokens, output.cached_tokens, output.cache_write_tokens)
+                    break
+        yield counts
+
+
+async def prepare_later(generation: Generation, turn: Turn) -> tuple[Turn, Mapping[str, object]]:
+    """Prepare a turn that is generated later: its prompt is counted, which may wait for another server, only if it is refused.
+
+    Raises:
+        ApiError: The engine refuses the turn, and nothing of it may be dropped.
+    """
+    try:
+        return turn, await generation.prepare(turn)
+    except ApiError as error:
+        if turn.request.truncation != "auto" or not _is_too_long(error):
+            raise
+    turn = await fitting(generation, turn)
+    return turn, await generation.prepare(turn)
+
+
+async def fitting(generation: Generation, turn: Turn) -> Turn:
+    """Return a turn without its oldest items if it is too long with `truncation: auto`.
+
+    If nothing fits, or the prompt cannot be counted for another reason, nothing is dropped; the engine then refuses the turn.
+    """
+    if turn.request.truncation != "auto":
+        return turn
+
+    async def fits(items: Sequence[JsonItem]) -> bool:
+        try:
+            await generation.count(evolve(turn, items=items))
+        except PromptError:
+            return False
+        except ApiError as error:
+            return not _is_too_long(error)
+        return True
+
+    return evolve(turn, items=await truncate(turn.items, fits))
+
+
+def _is_too_long(error: ApiError) -> bool:
+    """Return whether an error says that a prompt exceeds the context window."""
+    if error.code == "context_length_exceeded":
+        return True
+    return error.code in (None, "invalid_value") and TOO_LONG.search(error.message) is not None

@@ -149,10 +149,5 @@ def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], co
 
 def token_entry(token: int, logprob: float) -> dict[str, object]:
     """Return the log probability of one token in the API's format, without alternatives."""
-    raw = token_bytes([token])
+    raw = encoding().decode([token], errors="surrogateescape").encode("utf-8", "surrogateescape")  # perhaps a part of a character
     return {"token": raw.decode("utf-8", "replace"), "bytes": [*raw], "logprob": max(logprob, -9999.0)}
-
-
-def token_bytes(tokens: Sequence[int]) -> bytes:
-    """Return the bytes of tokens, which may begin or end inside a character."""
-    return encoding().decode(tokens, errors="surrogateescape").encode("utf-8", "surrogateescape")

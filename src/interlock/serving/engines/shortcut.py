@@ -37,29 +37,20 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class ClientSocket(Generic[T]):
-    """The socket of a client that reads the body of an answer.
+    """The socket of a client in uvicorn; `encode` returns the bytes of values, which become a chunk of the body of an answer."""
 
-    Args:
-        is_open: Returns whether values can be written now.
-        write: Writes values, while the socket is open.
-    """
+    _cycle: RequestResponseCycle
+    _encode: Callable[[list[T]], bytes]
 
-    is_open: Callable[[], bool]
-    write: Callable[[list[T]], None]
+    def is_open(self) -> bool:
+        """Return whether values can be written now."""
+        cycle = self._cycle
+        return bool(cycle.chunked_encoding) and not (cycle.flow.write_paused or cycle.disconnected or cycle.response_complete)
 
-
-def client_socket(cycle: RequestResponseCycle, encode: Callable[[list[T]], bytes]) -> ClientSocket[T]:
-    """Return the socket of a request in uvicorn; `encode` returns the bytes of values, which become a chunk of the body."""
-    flow, write = cycle.flow, cycle.transport.write
-
-    def is_open() -> bool:
-        return bool(cycle.chunked_encoding) and not (flow.write_paused or cycle.disconnected or cycle.response_complete)
-
-    def write_chunk(values: list[T]) -> None:
-        if data := encode(values):  # an empty chunk would end the body
-            write(b"%x\r\n%b\r\n" % (len(data), data))
-
-    return ClientSocket(is_open, write_chunk)
+    def write(self, values: list[T]) -> None:
+        """Write values, while the socket is open."""
+        if data := self._encode(values):  # an empty chunk would end the body
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 class Unsent(Protocol[T]):
@@ -71,19 +62,13 @@ class Unsent(Protocol[T]):
 
 @define(eq=False)
 class Shortcut(Generic[T]):
-    """The short way of one turn.
-
-    Args:
-        client: The client's socket.
-        driver: Turns deltas into events.
-        read: Returns the deltas in chunks of output.
-        unsent: Has the events that are not written; if the shortcut fails, the task writes them.
-    """
+    """The short way of one turn; `read` returns the deltas in chunks of output."""
 
     client: ClientSocket[T]
     driver: ResponseDriver[T]
     read: Callable[[Sequence[Chunk]], list[Delta]]
     unsent: Unsent[T]
+    """The events that are not written; if the shortcut fails, the task writes them."""
     _stream: EventStream = field(init=False)
     _translator: Translator = field(init=False)
 

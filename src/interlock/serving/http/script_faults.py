@@ -17,8 +17,7 @@ from interlock.events.json import dumps, loads, members
 from interlock.events.sse import CONTENT_TYPE, SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.script import ScriptStep
-from interlock.serving.engines.scripted_engine import CONNECTION, ScriptedConnection, ScriptedEngine
+from interlock.serving.engines.script import CONNECTION, ScriptedConnection, ScriptedEngine, ScriptStep
 from interlock.serving.http.answers import JsonResponse, error_response, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys, authorization_of

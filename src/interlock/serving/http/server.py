@@ -39,7 +39,7 @@ from uvicorn.supervisors import multiprocess
 from interlock.events.json import dumps
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
-from interlock.serving.engines.shortcut import client_socket
+from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.http.answers import BODY
 from interlock.serving.http.app import Application
 from interlock.serving.http.tables import SERVER, ServerEffect, ServerTrigger
@@ -260,7 +260,7 @@ class DirectProtocol(HttpProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         if self.cycle:
-            self.scope["extensions"] = {BODY: {"socket": partial(client_socket, self.cycle)}}
+            self.scope["extensions"] = {BODY: {"socket": partial(ClientSocket, self.cycle)}}
 
 
 def die_of(number: int) -> None:

@@ -32,8 +32,8 @@ from interlock.fsm.lifecycle import FinalFields
 from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, estimate_prompt
-from interlock.serving.engines.generation import fitting
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, fitting
+from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
 from interlock.serving.requests.create import ResponseRequest

@@ -21,8 +21,7 @@ from interlock.fsm.deltas import Start
 from interlock.fsm.driver import Clock, Ids
 from interlock.parsers import parser_for
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine, Generation, Turn
-from interlock.serving.engines.generation import Silence, fitting, prepare_later
+from interlock.serving.engines.engine import Engine, Generation, Silence, Turn, fitting, prepare_later
 from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.metrics import known_code
 from interlock.serving.requests.api_errors import PromptError, invalid

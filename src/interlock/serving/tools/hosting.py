@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
     from interlock.serving.engines.recordings import ToolResult
-    from interlock.serving.engines.scripted_engine import ScriptedEngine
+    from interlock.serving.engines.script import ScriptedEngine
     from interlock.serving.tools.mcp_session import Session
 
 logger = logging.getLogger(__name__)

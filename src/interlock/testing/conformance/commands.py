@@ -37,7 +37,7 @@ from interlock.testing.conformance.cases import QUICK, Result
 from interlock.testing.conformance.player import CaseResult, NoAccessError, Player
 
 if TYPE_CHECKING:
-    from interlock.serving.engines.upstream.translator import Upstream
+    from interlock.serving.engines.upstream.upstream_client import Upstream
 
 _TIMEOUT: Final = 60.0
 """The most seconds for one answer."""
@@ -174,7 +174,7 @@ def doctor(*, model: str | None, **_options: object) -> None:
     marks: dict[str, Mark] = {}
     logging.disable(logging.WARNING)  # the report has the errors
     try:
-        gateway = Gateway([evolve(each, late_system=True) for each in upstreams])
+        gateway = Gateway([evolve(each, settings=msgspec.structs.replace(each.settings, late_system=True)) for each in upstreams])
         with ServerThread(build(Settings(api_key=(key,)), gateway)) as url:
             for name, mark, text in examine(url, key, model, reason(upstreams)):
                 click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
@@ -186,9 +186,9 @@ def doctor(*, model: str | None, **_options: object) -> None:
 
 def reason(upstreams: Iterable[Upstream]) -> str:
     """Return why the upstreams list no model, or "" if they do."""
-    from interlock.serving.engines.upstream.survey import survey
+    from interlock.serving.engines.upstream.upstreams import survey
 
-    faults = [f"{each.upstream.client.url} {each.fault}" for each in asyncio.run(survey(upstreams)) if each.fault is not None]
+    faults = [f"{each.upstream.url} {each.fault}" for each in asyncio.run(survey(upstreams)) if each.fault is not None]
     return "; ".join(faults)
 
 

@@ -17,8 +17,8 @@ from live.wire import bodies
 from interlock.serving.build import build
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.http_client import SMALL, Connection
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings, UpstreamSettings
 

@@ -22,9 +22,9 @@ from live.upstream import Reply, ScriptedUpstream, failure, gateway, serve_upstr
 
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.run_client import ServedModel, configure_claude, configure_codex
-from interlock.serving.engines.upstream import model_list
+from interlock.serving.engines.upstream import upstreams
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of, upstreams_of
+from interlock.serving.engines.upstream.upstreams import upstream_of, upstreams_of
 from interlock.serving.http import server
 from interlock.serving.http.app import codex_model
 from interlock.serving.settings import ModelFacts, SettingsError, UpstreamSettings, options, read_settings, variable
@@ -70,10 +70,10 @@ pass_key = true
 def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
     monkeypatch.setenv("B_KEY", "secret")
     first, second = upstreams_in(written(tmp_path, FULL))
-    assert (first.client.url, first.models, first.aliases) == ("http://a.example/v1", ("one",), {"gpt-4o": "one"})
-    assert first.fields == {"max_completion_tokens": "max_tokens"}
-    assert (second.client.url, second.client.key, second.client.pass_key) == ("https://b.example/openai", "secret", True)
-    assert (second.client.timeouts.first, second.client.retries, second.family.tool_parser) == (5, 0, "qwen3_coder")
+    assert (first.url, first.settings.models, first.settings.aliases) == ("http://a.example/v1", ("one",), {"gpt-4o": "one"})
+    assert first.settings.fields == {"max_completion_tokens": "max_tokens"}
+    assert (second.url, second.key, second.settings.pass_key) == ("https://b.example/openai", "secret", True)
+    assert (second.settings.first_timeout, second.settings.retries, second.family.tool_parser) == (5, 0, "qwen3_coder")
     assert "secret" not in repr(second)
 
 
@@ -136,21 +136,21 @@ def test_options_override_the_environment_which_overrides_the_file(command, tmp_
     path = written(tmp_path, '[serve]\nmax_streams = 3\nupstream_retries = 5\nupstream = "http://file"\n')
     engine, limit = command("--config", path)
     (upstream,) = engine.upstreams
-    assert (upstream.client.url, upstream.client.retries, limit) == ("http://file/v1", 5, 3)
+    assert (upstream.url, upstream.settings.retries, limit) == ("http://file/v1", 5, 3)
     engine, _ = command("--config", path, INTERLOCK_UPSTREAM="http://environment", INTERLOCK_UPSTREAM_RETRIES="4")
-    assert (engine.upstreams[0].client.url, engine.upstreams[0].client.retries) == ("http://environment/v1", 4)
+    assert (engine.upstreams[0].url, engine.upstreams[0].settings.retries) == ("http://environment/v1", 4)
     flags = ["--config", path, "--upstream", "http://flag:1/x", "--upstream-retries", "1", "--max-streams", "9"]
     engine, limit = command(*flags, INTERLOCK_UPSTREAM="http://environment", INTERLOCK_UPSTREAM_RETRIES="4")
-    assert (engine.upstreams[0].client.url, engine.upstreams[0].client.retries, limit) == ("http://flag:1/x", 1, 9)
+    assert (engine.upstreams[0].url, engine.upstreams[0].settings.retries, limit) == ("http://flag:1/x", 1, 9)
 
 
 def test_the_options_make_one_upstream(command):
     options = ["--upstream", "http://a", "--upstream-key", "k", "--pass-key", "--upstream-timeout", "5,2", "--family", "hermes"]
     engine, _ = command(*options, "--model", "m", "--model", "gpt-4o=m")
     (upstream,) = engine.upstreams
-    assert (upstream.client.key, upstream.client.pass_key, upstream.family.tool_parser) == ("k", True, "hermes")
-    assert (upstream.client.timeouts.first, upstream.client.timeouts.between) == (5, 2)
-    assert (upstream.models, upstream.aliases) == (("m",), {"gpt-4o": "m"})
+    assert (upstream.key, upstream.settings.pass_key, upstream.family.tool_parser) == ("k", True, "hermes")
+    assert (upstream.settings.first_timeout, upstream.settings.between_timeout) == (5, 2)
+    assert (upstream.settings.models, upstream.settings.aliases) == (("m",), {"gpt-4o": "m"})
 
 
 @pytest.mark.parametrize(
@@ -514,8 +514,8 @@ def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrid
 
 
 def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, monkeypatch):
-    monkeypatch.setattr(model_list, "FRESH", 0)
-    monkeypatch.setattr(model_list, "LIST_SECONDS", 0.05)
+    monkeypatch.setattr(upstreams, "FRESH", 0)
+    monkeypatch.setattr(upstreams, "LIST_SECONDS", 0.05)
     first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("two",))
     with serve_upstream(first) as url, serve_upstream(second) as other_url, serve(engine(url, other_url)) as gateway_url:
         assert ask(gateway_url, "one").status_code == 200
@@ -532,7 +532,7 @@ def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, 
 
 
 def test_a_model_that_is_new_is_found_at_once(serve, monkeypatch):
-    monkeypatch.setattr(model_list, "FRESH", 0)
+    monkeypatch.setattr(upstreams, "FRESH", 0)
     first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("two",))
     with serve_upstream(first) as url, serve_upstream(second) as other_url, serve(engine(url, other_url)) as gateway_url:
         assert ask(gateway_url, "one").status_code == 200
@@ -557,7 +557,7 @@ def test_the_fault_of_every_upstream_is_named(serve):
 
 
 def test_an_upstream_that_is_down_is_logged_once_and_once_when_it_returns(monkeypatch, caplog):
-    monkeypatch.setattr(model_list, "LIST_SECONDS", 0.01)
+    monkeypatch.setattr(upstreams, "LIST_SECONDS", 0.01)
     with gateway(GOOD, listing=failure(500, {"error": "Out of order."})) as (url, upstream):
         assert httpx.get(f"{url}/ready").status_code == 503
         until(lambda: len(upstream.requests) > 5)

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings, UpstreamSettings
 

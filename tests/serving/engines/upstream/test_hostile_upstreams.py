@@ -12,8 +12,8 @@ from live.wire import bodies
 
 from interlock.serving.engines.upstream import upstream_client
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
 from interlock.serving.engines.upstream.upstream_client import SseReader
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http import answers
 from interlock.serving.settings import UpstreamSettings
 

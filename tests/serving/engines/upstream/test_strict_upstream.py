@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from live.upstream import serve_upstream
 
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.gateway_config import upstream_of
+from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.settings import UpstreamSettings
 
 

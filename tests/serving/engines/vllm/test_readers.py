@@ -22,8 +22,8 @@ from interlock.serving.engines import harmony_tokens
 from interlock.serving.engines.harmony_tokens import ENCODED_AT_ONCE
 from interlock.serving.engines.vllm import readers
 from interlock.serving.engines.vllm.compat import VllmCall, response_template
-from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.engines.vllm.readers import FamilyReader, Pairing, configure, specials
+from interlock.serving.engines.vllm.vllm_engine import LongTexts
 from interlock.serving.requests.api_errors import ApiError
 
 HERMES = family("hermes", "qwen3")

@@ -1,41 +1,400 @@
-"""Chat Completions: writes the request for a turn and reads its chunks. docs/guides/gateway.md has tables of both."""
+"""Chat Completions: writes the request for a turn and reads its chunks. docs/guides/gateway.md has tables of both.
+
+`CompletionsTranslator` has what `/v1/chat/completions` and `/v1/completions` share, among it the messages of a conversation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isnan
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
-from attrs import define, field
-from msgspec import Struct
+from attrs import define, evolve, field
+from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
 from interlock.events import response_object as wire
 from interlock.events.chat import OLD_CALL, add_extras, extras_in, split_extras
-from interlock.events.json import as_text, elements, members
+from interlock.events.items import ITEMS
+from interlock.events.json import as_text, elements, is_array, members, parse
 from interlock.events.parts import Json
-from interlock.fsm.deltas import Delta, Open, Usage
+from interlock.fsm.deltas import Delta, FinishReason, Open, Usage
 from interlock.parsers import Chunk
-from interlock.parsers.chat_deltas import ChatParser, reasoning_of
+from interlock.parsers.chat_deltas import REASONING_DETAILS, REPLACEMENT, ChatParser, join_halves, reasoning_of
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.token_estimate import estimate
-from interlock.serving.engines.upstream.call_names import MARK, FunctionNames, api_call_id, upstream_call_id
-from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.completions import (
-    SUCCESSES,
-    CompletionsChunk,
-    CompletionsTranslator,
-    StreamChoice,
-    function_of,
+from interlock.serving.engines.prompt import estimate
+from interlock.serving.engines.upstream.translator import (
+    MARK,
+    FunctionNames,
+    Translator,
+    UpstreamCall,
+    api_call_id,
+    upstream_call_id,
 )
-from interlock.serving.engines.upstream.translator import UpstreamCall
-from interlock.serving.engines.upstream.upstream_client import upstream_error
-from interlock.serving.requests.tool_offer import ToolOffer
+from interlock.serving.engines.upstream.upstream_client import error_event, has_message, upstream_error
+from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.input_items import JsonItem, normalize, text_of
+from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
 if TYPE_CHECKING:
     from interlock.parsers.families import Family, FamilyParser, ParserSettings
+
+
+logger = logging.getLogger(__name__)
+
+
+_LENGTH: Final = ("length", "max_length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
+_FILTERED: Final = (
+    *("content_filter", "content_filtered", "guardrail_intervened", "prohibited_content", "recitation", "repetition", "safety"),
+    *("blocklist", "sensitive", "spii", "image_safety", "image_prohibited_content", "image_recitation"),
+)
+_FAILED: Final = (
+    *("abort", "error", "insufficient_system_resource", "malformed_function_call", "network_error", "function_call_filter"),
+    *("image_other", "no_image"),
+)
+REASONS: Final[Mapping[str, FinishReason]] = {
+    **dict.fromkeys(_LENGTH, "length"),
+    **dict.fromkeys(_FILTERED, "content_filter"),
+    **dict.fromkeys(_FAILED, "error"),
+}
+"""What the finish reasons of upstreams mean; all others mean `stop`, and "" is none."""
+SUCCESSES: Final = frozenset(
+    {"stop", "tool_calls", "tool_call", "tool_use", OLD_CALL, "stop_sequence", "end_turn", "end", "eos", "eos_token"}
+    | {"complete", "completed", "finished", "done", "unload", "load"}
+)
+"""The finish reasons of a model that ended by itself. Any other one without output says that there is none for that reason."""
+
+
+def plain_reason(reason: str) -> str:
+    """Return a finish reason in lower case, with `_` for `-`, and without details after a colon."""
+    return reason.partition(":")[0].strip().lower().replace("-", "_")
+
+
+class StreamChoice(Struct):
+    """The fields of a choice that both APIs have; vLLM and SGLang name the stop string that ended it, and Moonshot has usage."""
+
+    index: Json = 0
+    finish_reason: Json = None
+    stop_reason: Json = None
+    matched_stop: Json = None
+    usage: Json = None
+
+
+C = TypeVar("C", bound=StreamChoice)
+
+
+class CompletionsChunk(Struct, Generic[C]):
+    """An event of the stream, or the whole answer of a server that does not stream."""
+
+    choices: list[C] | UnsetType | None = UNSET
+    usage: Json = None
+    x_groq: Json = None
+    error: Json = None
+    object: Json = None
+
+
+@define(eq=False)
+class CompletionsTranslator(Translator, Generic[C]):
+    """Writes the fields of a request that both APIs have, and reads the choice with the index 0 in each chunk."""
+
+    decoder: ClassVar[Decoder[Any]]
+    """Decodes a `CompletionsChunk`."""
+    _names: FunctionNames
+    _half: str = field(default="", init=False)
+    """The first half of a character that ends the raw text so far."""
+    _word: str = field(default="", init=False)
+    """The upstream's own word for the end of the turn."""
+    _stop_sequence: str | None = field(default=None, init=False)
+    """The request's stop string that ended the turn, if the upstream names it."""
+
+    async def _write(self, turn: Turn) -> dict[str, object]:
+        formats = {"stream_options": {"include_usage": True}, "response_format": _response_format(turn.request.text_format)}
+        return {**await super()._write(turn), **formats}
+
+    @abstractmethod
+    def _read_choice(self, choice: C) -> Sequence[Chunk]:
+        """Return the output in a choice; raise `ApiError` if it is malformed."""
+
+    def read(self, data: bytes) -> Sequence[Chunk]:
+        if data == b"[DONE]":
+            if self.finish_reason is None and self._usage:  # a whole turn whose end no choice gives; `cut` if a call is open
+                self.finish_reason = "cut"
+            return ()
+        chunk, is_exact = self._decode(data)
+        usage = members(chunk.usage) or (members(members(chunk.x_groq).get("usage")) if chunk.x_groq else {})
+        if usage:
+            self._usage = usage
+        if chunk.error is not None or chunk.object == "error":
+            raise error_event(data)
+        if chunk.choices is UNSET and not usage:
+            raise error_event(data) if has_message(data) else upstream_error("The upstream server sent a chunk without choices.")
+        outputs = self._read_choices(chunk.choices or ())
+        return outputs if is_exact else [*map(_map_fields, outputs)]
+
+    def _read_choices(self, choices: Sequence[C]) -> Sequence[Chunk]:
+        outputs: list[Chunk] = []
+        for choice in choices:
+            if choice.index in (0, None):
+                self._usage = members(choice.usage) or self._usage
+                reason = choice.finish_reason
+                if isinstance(reason, str) and reason:
+                    self._word = plain_reason(reason)
+                    self.finish_reason = REASONS.get(self._word, "stop")
+                    self._stop_sequence = self._find_stop(choice)
+                outputs += self._read_choice(choice)
+        return outputs
+
+    def _find_stop(self, choice: C) -> str | None:
+        """Return the request's stop string that a choice names; services without stop strings have other reasons there."""
+        stop = self.call.request.extensions.get("stop")
+        stops = [stop] if isinstance(stop, str) else elements(stop)
+        return next((each for each in (choice.stop_reason, choice.matched_stop) if isinstance(each, str) and each in stops), None)
+
+    def end(self) -> EngineOutput:
+        output = super().end()
+        output.chunk.text = self._raw_end()
+        output.stop_sequence, self._stop_sequence = self._stop_sequence, None
+        return output
+
+    def _raw(self, text: str) -> str:
+        """Return more of a raw text; half a character at its end waits for the other half."""
+        text, self._half = join_halves(self._half, text)
+        return text
+
+    def _raw_end(self) -> str:
+        """Return what replaces half a character at the end of a raw text."""
+        half, self._half = self._half, ""
+        return REPLACEMENT if half else ""
+
+    def _decode(self, data: bytes) -> tuple[CompletionsChunk[C], bool]:
+        """Return a chunk, which may have infinite numbers and halves of characters, and whether it has neither."""
+        try:
+            return self.decoder.decode(data), True
+        except (ValueError, RecursionError) as error:  # JSON, its types, UTF-8, and how deep it is
+            fault = upstream_error(f"The upstream server sent a chunk that is malformed: {error}.")
+        try:
+            value = json.loads(data)
+            if is_array(value) and has_message(data):
+                raise error_event(data)
+            return convert(value, self.decoder.type), False
+        except (ValueError, RecursionError):
+            raise fault from None
+
+    def _messages(
+        self, turn: Turn, reasoning_field: str, upstream_id: Callable[[str], str], origin: str | None = None
+    ) -> list[Message]:
+        """Return the messages for a conversation; reasoning goes into `reasoning_field`, or is left out if the name is empty.
+
+        `upstream_id` returns the upstream's id for a call id. `origin` is the upstream that gets back what it added to calls and
+        reasoning; None if it gets nothing. Items of one assistant turn become one message. The outputs of its calls follow it,
+        wherever they are in the conversation, and then their images and files as a user message. Developer messages become system
+        messages, and adjacent system messages are joined, beginning with the instructions, because many chat templates accept
+        nothing else. For the same reason, a later one becomes a user's message that says what it is, unless the upstream accepts
+        `late_system` messages.
+
+        Raises:
+            ApiError: 400 for a content part that Chat Completions cannot express.
+        """
+        upstream = self.call.upstream
+        writer = _MessageWriter(
+            reasoning_field, lambda call_id: upstream.fit(upstream_id(call_id)), origin, upstream.settings.late_system
+        )
+        if turn.request.instructions:
+            writer.add_text("system", turn.request.instructions)
+        for item in normalize(map(self._names.apply, turn.items), files=True, encrypted=origin is not None):
+            writer.add(item)
+        return [message for entry in writer.entries for message in entry.messages()]
+
+    def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
+        """Return the tools of a turn as functions; on the first turn, log the tools that cannot be functions."""
+        offered = offer(turn.request.tools, turn.request.tool_choice, turn.items, hosted, self._names.assign)
+        if turn.index:  # the first turn made a required call
+            return offered if offered.choice == "none" else evolve(offered, choice="auto")
+        for kind in offered.left_out:
+            logger.warning("a tool of the type %s is not offered to the model: no function can stand for it", kind)
+        return offered
+
+
+def _map_fields(output: Chunk) -> Chunk:
+    """Return an output whose delta is a mapping, because the parser's fast path looks for no halves of characters in a Struct."""
+    if isinstance(output.delta, Struct):
+        output.delta = asdict(output.delta)
+    return output
+
+
+def function_of(tool: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a function tool in the format of Chat Completions, which nests all fields except `type`."""
+    return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
+
+
+def _response_format(text_format: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Return the `response_format` for a text format, or None for plain text."""
+    match text_format.get("type"):
+        case "json_schema":
+            schema = {name: text_format[name] for name in ("name", "description", "schema", "strict") if name in text_format}
+            return {"type": "json_schema", "json_schema": schema}
+        case "json_object":
+            return {"type": "json_object"}
+        case _:
+            return None
+
+
+Message = dict[str, object]
+
+MEDIA: Final[Mapping[object, str]] = {"image_url": "images", "file": "files", "input_audio": "recordings", "video_url": "videos"}
+"""The names of the parts that are not text, by type."""
+DETAILS: Final[Mapping[str, str]] = {"original": "high"}
+"""The details of images that Chat Completions does not have, and what is closest."""
+LATE_SYSTEM: Final = "<system>\n{}\n</system>"
+"""A system message where the model's template allows none."""
+TEXTS: Final = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"})
+
+
+@define(eq=False)
+class _Entry:
+    """A message, with the outputs of its calls, and with the images and files in these."""
+
+    message: Message
+    outputs: list[Message] = field(factory=list[Message])
+    media: list[Message] = field(factory=list[Message])
+
+    def messages(self) -> Iterator[Message]:
+        yield self.message
+        yield from self.outputs
+        if self.media:
+            kinds = " and ".join(dict.fromkeys(MEDIA[part["type"]] for part in self.media))
+            text = f"These are the {kinds} in the output of the tools."
+            yield {"role": "user", "content": [{"type": "text", "text": text}, *self.media]}
+
+
+@define(eq=False)
+class _MessageWriter:
+    """Collects messages; `_callers` has the message with the last call of each id."""
+
+    _reasoning_field: str
+    _upstream_id: Callable[[str], str]
+    _origin: str | None
+    _late_system: bool
+    entries: list[_Entry] = field(factory=list[_Entry])
+    _callers: dict[object, _Entry] = field(factory=dict[object, _Entry])
+
+    def add(self, item: JsonItem) -> None:
+        """Add a normalized item."""
+        match str(item["type"]):
+            case "reasoning":
+                message = self._assistant().message
+                if self._reasoning_field:
+                    self._extend(message, self._reasoning_field, text_of(item.get("content")))
+                if details := elements(parse(as_text(item.get("encrypted_content")))):
+                    message[REASONING_DETAILS] = [*elements(message.get(REASONING_DETAILS)), *details]
+            case kind if ITEMS[kind].as_function_call:
+                function = {"name": item["name"], "arguments": item["arguments"]}
+                extras: Mapping[str, object] = {} if self._origin is None else split_extras(str(item["call_id"]), self._origin)[1]
+                call = {"id": self._upstream_id(str(item["call_id"])), "type": "function", "function": function, **extras}
+                self._callers[item["call_id"]] = entry = self._assistant()
+                entry.message["tool_calls"] = [*elements(entry.message.get("tool_calls")), call]
+            case kind if ITEMS[kind].as_function_output:
+                self._add_output(item)
+            case _:
+                self._add_message(item)
+
+    def add_text(self, role: str, text: str) -> None:
+        """Add a message, or extend the last one if both are system messages."""
+        last = self.entries[-1].message if self.entries else None
+        if role == "system" and last is not None and last["role"] == "system":
+            last["content"] = f"{last['content']}\n\n{text}"
+        elif role == "system" and last is not None and not self._late_system:
+            self._append({"role": "user", "content": LATE_SYSTEM.format(text)})
+        else:
+            self._append({"role": role, "content": text})
+
+    def _add_message(self, item: JsonItem) -> None:
+        content, role = item.get("content"), str(item.get("role"))
+        parts = [members(part) for part in elements(content)] if is_array(content) else []
+        if role == "assistant":
+            self._extend(self._assistant().message, "content", text_of(content))
+        elif role in ("system", "developer"):
+            self.add_text("system", text_of(content))
+        elif all(part.get("type") in TEXTS for part in parts):
+            self.add_text(role, text_of(content))
+        else:
+            self._append({"role": role, "content": [_part(part) for part in parts]})
+
+    def _add_output(self, item: JsonItem) -> None:
+        """Add an output to the message with its call; one without a call, such as that of an old release, is a message."""
+        output = item.get("output")
+        media = [_part(part) for part in map(members, elements(output)) if part.get("type") not in TEXTS]
+        message: Message = {"role": "tool", "tool_call_id": self._upstream_id(str(item["call_id"])), "content": text_of(output)}
+        entry = self._callers.get(item["call_id"])
+        if entry is None:
+            self._append(message).media.extend(media)
+        else:
+            entry.outputs.append(message)
+            entry.media.extend(media)
+
+    def _append(self, message: Message) -> _Entry:
+        self.entries.append(_Entry(message))
+        return self.entries[-1]
+
+    def _assistant(self) -> _Entry:
+        """Return the last message if it is the assistant's and none of its calls has an output, else a new one."""
+        last = self.entries[-1] if self.entries else None
+        if last is None or last.message["role"] != "assistant" or last.outputs:
+            return self._append({"role": "assistant", "content": ""})
+        return last
+
+    def _extend(self, message: Message, name: str, text: str) -> None:
+        before = message.get(name)
+        message[name] = f"{before}\n\n{text}" if before and text else before or text
+
+
+def _part(part: Mapping[str, object]) -> Message:
+    """Return a content part of a user's message."""
+    match part.get("type"):
+        case "input_text" | "output_text" | "text":
+            return {"type": "text", "text": part.get("text")}
+        case "input_image":
+            return {"type": "image_url", "image_url": _with_detail(part, _url(part, "image_url"))}
+        case "input_file":
+            return {"type": "file", "file": _file(part)}
+        case "input_audio":
+            return {"type": "input_audio", "input_audio": part.get("input_audio")}
+        case "audio":
+            return {"type": "input_audio", "input_audio": {"data": part.get("data"), "format": part.get("format")}}
+        case "input_video":
+            return {"type": "video_url", "video_url": {"url": _url(part, "video_url")}}
+        case kind:
+            raise _unsupported_part(f"A content part of the type '{kind}'")
+
+
+def _with_detail(part: Mapping[str, object], url: str) -> Message:
+    detail = part.get("detail")
+    return {"url": url, "detail": DETAILS.get(detail, detail)} if isinstance(detail, str) else {"url": url}
+
+
+def _url(part: Mapping[str, object], name: str) -> str:
+    url = part.get(name)
+    if not isinstance(url, str):
+        raise _unsupported_part(f"An '{part.get('type')}' without a '{name}'")
+    return url
+
+
+def _file(part: Mapping[str, object]) -> Message:
+    names: Sequence[str] = ("file_data", "file_id", "filename")
+    file: Message = {name: part[name] for name in names if part.get(name) is not None}
+    if "file_data" not in file and "file_id" not in file:
+        raise _unsupported_part("An 'input_file' without 'file_data' or 'file_id'")
+    return file
+
+
+def _unsupported_part(subject: str) -> ApiError:
+    return invalid("input", f"{subject} cannot be sent to this model.", "unsupported_value")
+
 
 SAME: Final = frozenset(
     {
@@ -137,7 +496,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
             return ()
         for call in delta.tool_calls or ():
             call.id = self._call_id(call)
-        logprobs = _entries(members(choice.logprobs)) if self._call.request.wants_logprobs else None
+        logprobs = _entries(members(choice.logprobs)) if self.call.request.wants_logprobs else None
         if self._family is not None:
             return [Chunk((), self._raw(_raw_text(delta)), logprobs)]
         if self._reasoning is not None and not isinstance(delta.content, list):
@@ -159,7 +518,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         extras = extras_in(asdict(call)) if call.extra_content or call.provider_specific_fields else {}
         call_id = api_call_id(upstream_id)
         if extras and (upstream_id or not self._ids):
-            call_id = add_extras(call_id or MARK, extras, self.upstream.origin)
+            call_id = add_extras(call_id or MARK, extras, self.call.upstream.origin)
         if upstream_id:
             self._ids[upstream_id] = call_id
         return call_id
@@ -210,14 +569,14 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
 
     async def count(self, turn: Turn) -> int:
         """Return an estimate, because Chat Completions counts tokens only in its answers."""
-        body = await self._body(turn)
+        body = await self.body(turn)
         return estimate([body["messages"], body.get("tools")])
 
     async def _fields(self, turn: Turn) -> dict[str, object]:
-        request, upstream = turn.request, self._call.upstream
-        reasoning_field = upstream.fields.get("reasoning_content", "reasoning_content")
-        tools = self._offer(turn, self._call.functions)
-        items, upstream_id = map(self._names.apply, turn.items), upstream_call_id
+        request, upstream = turn.request, self.call.upstream
+        reasoning_field = upstream.settings.fields.get("reasoning_content", "reasoning_content")
+        tools = self._offer(turn, self.call.functions)
+        upstream_id = upstream_call_id
         if self._family is not None and self._settings is not None:
             self._settings.schemas = self._settings.schemas.with_tools(tools.tools)
             written_id = self._family.written_id
@@ -226,15 +585,8 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
                 return written_id(split_extras(call_id)[0])
 
         fields: dict[str, object] = {
-            "messages": chat_messages(
-                request.instructions,
-                items,
-                reasoning_field,
-                lambda call_id: upstream.fit(upstream_id(call_id)),
-                upstream.origin,
-                late_system=upstream.late_system,
-            ),
-            "max_completion_tokens" if "max_completion_tokens" in upstream.fields else self._call.limit: turn.budget,
+            "messages": self._messages(turn, reasoning_field, upstream_id, upstream.origin),
+            "max_completion_tokens" if "max_completion_tokens" in upstream.settings.fields else self.call.limit: turn.budget,
             "reasoning_effort": request.reasoning_effort,
             "verbosity": request.verbosity,
             **_tool_parameters(tools, request.parallel_tool_calls),

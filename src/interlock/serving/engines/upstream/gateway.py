@@ -14,12 +14,11 @@ from msgspec.structs import replace
 
 from interlock.parsers import Chunk, Format
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.shortcut import Shortcut
-from interlock.serving.engines.upstream.apis import UPSTREAM_APIS
-from interlock.serving.engines.upstream.model_list import UNKNOWN, ModelList
-from interlock.serving.engines.upstream.translator import Translator, Upstream, UpstreamCall, translator_of
-from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream
+from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, translator_of
+from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream, Upstream
+from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList, served_names
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, engine_error, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
@@ -54,35 +53,37 @@ class Gateway(Engine):
     """None: see `names`, because upstreams list them."""
     format: Format = field(default=Factory(lambda self: self.upstreams[0].family or "chat", takes_self=True), init=False)
     _lists: Sequence[ModelList] = field(
-        default=Factory(lambda self: [ModelList(each.client) for each in self.upstreams], takes_self=True), init=False
+        default=Factory(lambda self: [ModelList(each) for each in self.upstreams], takes_self=True), init=False
     )
+
+    generate = Engine.generate_alone
 
     @property
     def passes_keys(self) -> bool:
-        return any(upstream.client.pass_key for upstream in self.upstreams)
+        return any(upstream.settings.pass_key for upstream in self.upstreams)
 
     async def names(self) -> Sequence[str]:
         await self._wait_for_lists()
-        places = reversed([*zip(self.upstreams, self._lists, strict=True)])
-        return [*dict.fromkeys(name for one, listed in places for name in (*(one.models or listed.names), *one.aliases))]
+        return [*dict.fromkeys(name for each in reversed(self._lists) for name in served_names(each.upstream, each.names))]
 
     def model_label(self, name: str) -> str:
-        places = zip(self.upstreams, self._lists, strict=True)
-        return name if any(name in one.aliases or name in (one.models or listed.names) for one, listed in places) else OTHER
+        return name if any(name in served_names(each.upstream, each.names) for each in self._lists) else OTHER
 
     def facts(self, name: str) -> ModelFacts:
         """Return what the configuration says of a model, and else the first upstream that lists it."""
         facts = ModelFacts()
-        for upstream, listed in zip(self.upstreams, self._lists, strict=True):
-            model = upstream.aliases.get(name, name)
-            facts = facts.fill_from(upstream.facts.get(model, ModelFacts())).fill_from(listed.facts.get(model, ModelFacts()))
-            facts = facts.fill_from(ModelFacts(modalities=UPSTREAM_APIS[upstream.api].modalities))
+        for listed in self._lists:
+            upstream = listed.upstream
+            model = upstream.settings.aliases.get(name, name)
+            facts = facts.fill_from(upstream.settings.facts.get(model, ModelFacts()))
+            facts = facts.fill_from(listed.facts.get(model, ModelFacts()))
+            facts = facts.fill_from(ModelFacts(modalities=translator_of(upstream).modalities))
         return facts
 
     async def has_tools(self, name: str) -> bool:
         """Return whether a model's upstream receives tools that the gateway does not run; raise `ApiError` as `find` does."""
         upstream, _ = await self.find(name)
-        return UPSTREAM_APIS[upstream.api].passes_tools
+        return translator_of(upstream).passes_tools
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         """Validate the body of a request, but leave a positive `max_output_tokens` below OpenAI's minimum to the upstream.
@@ -105,15 +106,12 @@ class Gateway(Engine):
         """
         del tenant
         upstream, model = await self.find(request.model)
-        log_with(upstream=upstream.client.url)
+        log_with(upstream=upstream.url)
         authorization = None if connection is None else authorization_of(connection.headers) or None
         declared, limit = request.declare_tools(items), await self._limit(upstream, request)
         call = UpstreamCall(upstream, model, request, declared, self.hosted, authorization, limit)
-        translator = translator_of(call)
+        translator = translator_of(upstream).of(call)
         return UpstreamGeneration(translator.parser, engine=self, model=request.model, translator=translator)
-
-    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        return generate_alone(self, turn)
 
     async def require_ready(self) -> None:
         """Raise `ApiError` if every upstream is down."""
@@ -122,9 +120,9 @@ class Gateway(Engine):
             raise _faults(self._lists)
 
     async def close(self) -> None:
-        for upstream, listed in zip(self.upstreams, self._lists, strict=True):
+        for listed in self._lists:
             listed.close()
-            await upstream.client.close()
+            await listed.upstream.close()
 
     async def find(self, name: str) -> tuple[Upstream, str]:
         """Return a model's upstream and its name there; a single upstream without configured models receives every name.
@@ -133,22 +131,22 @@ class Gateway(Engine):
             ApiError: No upstream has the model, or the one that lists it, or may list it, is down.
         """
         for upstream in self.upstreams:
-            if name in upstream.aliases:
-                return upstream, upstream.aliases[name]
-            if name in upstream.models:
+            if name in upstream.settings.aliases:
+                return upstream, upstream.settings.aliases[name]
+            if name in upstream.settings.models:
                 return upstream, name
-        if len(self.upstreams) == 1 and not self.upstreams[0].models:
+        if len(self.upstreams) == 1 and not self.upstreams[0].settings.models:
             return self.upstreams[0], name
         await self._wait_for_lists()
         attempts = [attempt for each in self._lists if (attempt := each.refresh()) is not None]
         if attempts and not any(name in each.names for each in self._lists):
             await asyncio.wait(attempts)  # the model may be new
-        places = [(one, each) for one, each in zip(self.upstreams, self._lists, strict=True) if not one.models]
-        for upstream, listed in places:
-            if name in listed.names and not listed.is_down:
-                return upstream, name
-        known = [listed for _, listed in places if name in listed.names]
-        if faults := known or [listed for _, listed in places if listed.fault is not None and not listed.names]:
+        lists = [each for each in self._lists if not each.upstream.settings.models]
+        known = [each for each in lists if name in each.names]
+        for listed in known:
+            if not listed.is_down:
+                return listed.upstream, name
+        if faults := known or [each for each in lists if each.fault is not None and not each.names]:
             fault = _faults(faults)
             raise evolve(fault, status=503, message=f"The model '{name[:100]}' is not available. {fault.message}")
         raise no_such_model(name, await self.names())
@@ -156,7 +154,7 @@ class Gateway(Engine):
     async def _limit(self, upstream: Upstream, request: ResponseRequest) -> str:
         """Return an upstream's field for a limit of tokens: in Chat, the first list of models may have to say it."""
         listed = self._lists[self.upstreams.index(upstream)]
-        asks = upstream.api == "chat" and request.max_output_tokens is not None and listed.fault is UNKNOWN
+        asks = upstream.settings.api == "chat" and request.max_output_tokens is not None and listed.fault is UNKNOWN
         if asks and (attempt := listed.refresh()) is not None:
             await asyncio.wait([attempt], timeout=PATIENCE)
         return listed.limit
@@ -179,26 +177,24 @@ def _faults(lists: Sequence[ModelList]) -> ApiError:
 
 @define(eq=False)
 class ObservedCall:
-    """Adds a call of an upstream to the metrics and the traces; `model` is a label, and `span` is open until `end`."""
+    """Adds a call of an upstream to the metrics and the traces; `span` is open until `end`."""
 
-    _upstream: Upstream
-    _model: str
+    _attributes: traces.Attributes
+    span: traces.Span
     _started_at: float = field(factory=monotonic, init=False)
-    _attributes: traces.Attributes = field(default=Factory(lambda self: self._describe(), takes_self=True), init=False)
-    span: traces.Span = field(
-        default=Factory(lambda self: traces.start(f"chat {self._model}", "CLIENT", self._attributes), takes_self=True),
-        init=False,
-    )
 
-    def _describe(self) -> traces.Attributes:
-        parts = urlsplit(self._upstream.client.url)
-        return {
+    @classmethod
+    def begin(cls, translator: Translator, model: str) -> ObservedCall:
+        """Return a call that begins now; `model` is a label."""
+        parts = urlsplit(translator.call.upstream.url)
+        attributes: traces.Attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": UPSTREAM_APIS[self._upstream.api].provider,
-            "gen_ai.request.model": self._model,
+            "gen_ai.provider.name": translator.provider,
+            "gen_ai.request.model": model,
             "server.address": parts.hostname,
             "server.port": parts.port or (443 if parts.scheme == "https" else 80),
         }
+        return cls(attributes, traces.start(f"chat {model}", "CLIENT", attributes))
 
     def end(self, outcome: EngineOutput | ApiError | None) -> None:
         """End the call with its last output, with an error, or with None if the gateway has cancelled it."""
@@ -226,7 +222,7 @@ class UpstreamGeneration(Generation):
     model: str = field(kw_only=True)
     translator: Translator = field(kw_only=True)
     encrypts = True
-    no_usage: None = field(default=None, init=False)  # pyright: ignore[reportIncompatibleVariableOverride] - likewise
+    no_usage = None
     _stream: tuple[Turn, EventStream] | None = field(default=None, init=False)
     _observed: ObservedCall | None = field(default=None, init=False)
     _shortcut: Shortcut[Any] | None = field(default=None, init=False)
@@ -289,7 +285,7 @@ class UpstreamGeneration(Generation):
         if self._stream is None or self._stream[0] != turn:
             await self.close()
             translator = self.translator
-            self._observed = observed = ObservedCall(translator.upstream, self.engine.model_label(self.model))
+            self._observed = observed = ObservedCall.begin(translator, self.engine.model_label(self.model))
             stream = await translator.stream(turn)
             observed.span.inject(stream.headers)
             self._stream = turn, stream

@@ -14,9 +14,8 @@ from interlock.events.json import EMPTY, dumps, elements, members
 from interlock.parsers import Chunk
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
-from interlock.serving.engines.token_estimate import estimate
-from interlock.serving.engines.upstream.call_names import api_call_id, upstream_call_id
-from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, count_of
+from interlock.serving.engines.prompt import estimate
+from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, api_call_id, count_of, upstream_call_id
 from interlock.serving.engines.upstream.upstream_client import CODES, error_event, has_message, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import JsonItem, normalize
@@ -47,6 +46,7 @@ class ResponsesTranslator(Translator):
     not_sent = frozenset(
         {"background", "context_management", "conversation", "metadata", "previous_response_id", "stream_options"}
     )
+    passes_tools = True
     usage_follows = False
 
     @classmethod
@@ -74,7 +74,7 @@ class ResponsesTranslator(Translator):
         if reason is not None:
             self.finish_reason, self._usage = reason, members(members(event.get("response")).get("usage"))
         if reason == "error" or event.get("type") == "error":  # the parser passes on its code and its text
-            event = _with_code(members(DECODER.decode(redact(dumps(event).decode(), self._call.keys))))
+            event = _with_code(members(DECODER.decode(redact(dumps(event).decode(), self.call.keys))))
         return [Chunk(delta=event)]
 
     def end(self) -> EngineOutput:
@@ -88,7 +88,7 @@ class ResponsesTranslator(Translator):
         body = await self._counted_body(turn)
         answer: object = None
         try:
-            answer = await self._call.fetch("responses/input_tokens", body)
+            answer = await self.call.fetch("responses/input_tokens", body)
         except ApiError as error:
             if error.status not in NO_COUNT:
                 raise
@@ -98,8 +98,8 @@ class ResponsesTranslator(Translator):
         return estimate(await self._counted_body(turn))
 
     async def _counted_body(self, turn: Turn) -> dict[str, object]:
-        body = await self._body(turn)
-        return self._call.upstream.rename_fields({name: value for name, value in body.items() if name not in NOT_COUNTED})
+        body = await self.body(turn)
+        return self.call.upstream.rename_fields({name: value for name, value in body.items() if name not in NOT_COUNTED})
 
     async def _fields(self, turn: Turn) -> dict[str, object]:
         tools = [*self._tools(turn)]
@@ -113,7 +113,7 @@ class ResponsesTranslator(Translator):
 
     def _tools(self, turn: Turn) -> Iterator[Mapping[str, object]]:
         """Yield the tools of a turn, with functions in place of the tools that the gateway runs."""
-        functions = self._call.functions
+        functions = self.call.functions
         for tool in turn.request.tools:
             if tool["type"] == "mcp" or tool["type"] in functions.tools:
                 yield from offer([tool], None, turn.items, functions).tools
@@ -121,7 +121,7 @@ class ResponsesTranslator(Translator):
                 yield _synchronous(tool)
 
     def _choice(self, turn: Turn) -> object:
-        choice, functions = turn.request.tool_choice, self._call.functions
+        choice, functions = turn.request.tool_choice, self.call.functions
         if turn.index and choice not in ("none", "auto"):  # the first turn made the required call
             choice = {**members(choice), "mode": "auto"} if members(choice).get("type") == "allowed_tools" else "auto"
         named = [members(choice), *map(members, elements(members(choice).get("tools")))]
@@ -134,7 +134,7 @@ class ResponsesTranslator(Translator):
         approvals = [item for item in items if item["type"] == "mcp_approval_response"]
         for item in items:
             call = HOSTED_CALLS.get(item["type"])
-            if item["type"] in OURS or (call is not None and call.tool in self._call.hosted):
+            if item["type"] in OURS or (call is not None and call.tool in self.call.hosted):
                 yield from normalize([item, *approvals])
             elif item["type"] == "reasoning":
                 yield _reasoning(item)
@@ -144,7 +144,7 @@ class ResponsesTranslator(Translator):
     def _with_upstream_id(self, item: JsonItem) -> JsonItem:
         """Return an item with the upstream's id of its call."""
         call_id = item.get("call_id")
-        return {**item, "call_id": self._call.upstream.fit(upstream_call_id(call_id))} if isinstance(call_id, str) else item
+        return {**item, "call_id": self.call.upstream.fit(upstream_call_id(call_id))} if isinstance(call_id, str) else item
 
 
 def _with_code(event: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""An HTTP client for one upstream server: JSON answers and event streams, with timeouts, retries and errors as `ApiError`.
+"""One upstream server, and the calls of it: JSON answers and event streams, with timeouts, retries and errors as `ApiError`.
 
 Errors and log messages contain no keys, and errors do not contain the address of the upstream.
 """
@@ -12,18 +12,22 @@ import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from http import HTTPStatus
 from math import isfinite
 from typing import Final
 from urllib.parse import urlsplit
 
 import orjson
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from interlock.events.json import dumps, is_array, members, parse
 from interlock.events.sse import BOM
+from interlock.parsers import Tagged
 from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.input_items import short_id
+from interlock.serving.settings import UpstreamSettings
 
 logger = logging.getLogger(__name__)
 
@@ -70,17 +74,10 @@ NESTED: Final = ("message", "msg", "detail", "error", "errors", "Message", "titl
 """The fields of an error that may have its message."""
 CODES: Final[Mapping[str, str]] = {"400": "invalid_prompt", "429": "rate_limit_exceeded"}
 """The codes of errors that say in an event what an HTTP status says of an answer."""
+SHORT_ID: Final = re.compile("[a-zA-Z0-9]{9}")
+"""Matches the ids of calls that every service accepts."""
 DEPTH: Final = 4
 """How deep in an error its message may be."""
-
-
-@frozen
-class Timeouts:
-    """The longest waits in seconds: for a connection, for the head and each chunk until the first event, and for later chunks."""
-
-    connect: float = 10
-    first: float = 600
-    between: float = 600
 
 
 @define(eq=False)
@@ -167,26 +164,43 @@ class SseReader:
 
 
 @define(eq=False)
-class UpstreamClient:
-    """Calls one upstream. Paths are relative to its URL; a leading slash makes them relative to the URL without `/v1`."""
+class Upstream:
+    """One server behind the gateway. Paths are relative to its URL; a leading slash makes them relative to the URL without `/v1`.
 
+    With a `family`, Interlock parses its text as that family writes.
+    """
+
+    settings: UpstreamSettings = field(repr=False)
     url: str
     key: str | None = field(default=None, repr=False)
-    pass_key: bool = False
-    """Whether a client's `Authorization` header, if it has one, replaces `key`."""
-    timeouts: Timeouts = Timeouts()
-    retries: int = 2
+    family: Tagged | None = None
+    cache: dict[str, object] = field(factory=dict[str, object], init=False, repr=False)
+    """Constant facts about the server, which translators cache here."""
     _http: HttpClient | None = field(default=None, init=False)
 
     @property
     def http(self) -> HttpClient:
         if self._http is None:
-            self._http = HttpClient(self.url, self.timeouts.connect)
+            self._http = HttpClient(self.url, self.settings.connect_timeout)
         return self._http
+
+    @property
+    def origin(self) -> str:
+        """Names the service in the extras of calls (`interlock.events.chat`)."""
+        return sha256(self.url.encode()).hexdigest()[:8]
+
+    def rename_fields(self, body: Mapping[str, object]) -> dict[str, object]:
+        """Return the body of a request with this upstream's field names, without nulls and dropped fields."""
+        names = self.settings.fields
+        return {names.get(name, name): value for name, value in body.items() if value is not None and names.get(name, name)}
+
+    def fit(self, call_id: str) -> str:
+        """Return the id of a call for this upstream: the same, or a short one in its place."""
+        return short_id(call_id) if self.settings.short_call_ids and not SHORT_ID.fullmatch(call_id) else call_id
 
     def authorization(self, passed: str | None) -> str | None:
         """Return the `Authorization` header of a call for a client with the header `passed`."""
-        if self.pass_key and passed:
+        if self.settings.pass_key and passed:
             return passed
         return f"Bearer {self.key}" if self.key else None
 
@@ -207,7 +221,7 @@ class UpstreamClient:
             ApiError: The upstream refuses the request, cannot be reached, is too slow, or does not answer with JSON.
         """
         stream = self.stream(path, body, authorization, is_probe=is_probe)
-        seconds = min(self.timeouts.first, limit)
+        seconds = min(self.settings.first_timeout, limit)
         with stream.redact_keys():
             try:
                 async with asyncio.timeout(seconds):
@@ -239,12 +253,12 @@ class UpstreamClient:
 
 @define(eq=False)
 class EventStream:
-    """One call of an upstream, which is retried on failure, up to the client's `retries`, until the upstream has begun.
+    """One call of an upstream, which is retried on failure, up to the upstream's `retries`, until the upstream has begun.
 
     It has begun once the head of a successful answer arrives: another call would generate, and cost, a second time.
     """
 
-    _client: UpstreamClient
+    _upstream: Upstream
     _path: str
     _body: bytes | None = field(repr=False)
     headers: dict[str, str] = field(repr=False)
@@ -314,7 +328,7 @@ class EventStream:
             events = self.reader.feed(head)
             while not (events or self.reader.is_complete):
                 events = await self._read_events()
-            self._set_limit(self._client.timeouts.between)
+            self._set_limit(self._upstream.settings.between_timeout)
             answer.receive = self.receive
         self._has_begun = True
         return events or None
@@ -366,14 +380,13 @@ class EventStream:
         return self._response
 
     async def _attempt(self) -> Answer:
-        timeouts = self._client.timeouts
         method = "GET" if self._body is None else "POST"
-        self._limit = timeouts.first
+        self._limit = seconds = self._upstream.settings.first_timeout
         try:
-            async with asyncio.timeout(timeouts.first):
-                response = await self._client.http.request(method, self._path, self.headers, self._body)
+            async with asyncio.timeout(seconds):
+                response = await self._upstream.http.request(method, self._path, self.headers, self._body)
         except TimeoutError:
-            raise _stall_error(timeouts.first) from None
+            raise _stall_error(seconds) from None
         except (HttpError, ValueError) as error:
             self._log("the upstream server could not be reached: %s", error)
             raise upstream_error("The upstream server cannot be reached.", "upstream_unreachable") from error
@@ -455,7 +468,7 @@ class EventStream:
         backoff = min(BACKOFF * 2 ** (self._attempts - 1), LONGEST_WAIT)
         wait = backoff if error.retry_after is None else error.retry_after
         is_lasting = error.status not in RETRIED or error.code in (STALLED, REDIRECTED)
-        if self._is_probe or self._attempts > self._client.retries or is_lasting or wait > LONGEST_WAIT:
+        if self._is_probe or self._attempts > self._upstream.settings.retries or is_lasting or wait > LONGEST_WAIT:
             raise error
         logger.info("the upstream server failed with status %d; next attempt in %.2f s", error.status, wait)
         await asyncio.sleep(wait)

@@ -9,35 +9,63 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import zip_longest
-from typing import ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast
 
-from attrs import define, evolve, field, frozen
+import orjson
+from attrs import define, evolve, field
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
+from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
+    Conversation,
+    DeveloperContent,
+    Message,
+    ReasoningEffort,
+    Role,
+    SystemContent,
+    ToolDescription,
+    ToolNamespaceConfig,
+)
 
 from interlock.events import response_object as wire
-from interlock.events.json import elements, members
+from interlock.events.items import ITEMS
+from interlock.events.json import dumps, elements, members
 from interlock.parsers import Chunk, Tagged
 from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.routing import Routing
-from interlock.serving.engines.engine import EngineOutput, Turn, estimate_prompt
-from interlock.serving.engines.harmony_tokens import encode_replies, token_entry, tool_messages, write_required_call
-from interlock.serving.engines.prompt import TOO_LONG
-from interlock.serving.engines.upstream.call_names import FunctionNames
-from interlock.serving.engines.upstream.chat_messages import chat_messages
-from interlock.serving.engines.upstream.completions import CompletionsChunk, CompletionsTranslator, StreamChoice, function_of
-from interlock.serving.engines.upstream.harmony_prompt import STOPS, harmony_prompt
-from interlock.serving.engines.upstream.translator import UpstreamCall, count_of
-from interlock.serving.engines.upstream.upstream_client import upstream_error
-from interlock.serving.requests.api_errors import PromptError, invalid
+from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.harmony_tokens import (
+    encode_framing,
+    encode_replies,
+    encode_text,
+    encoding,
+    token_entry,
+    tool_messages,
+    write_required_call,
+)
+from interlock.serving.engines.prompt import TOO_LONG, estimate_prompt
+from interlock.serving.engines.upstream.chat_upstream import (
+    CompletionsChunk,
+    CompletionsTranslator,
+    StreamChoice,
+    function_of,
+)
+from interlock.serving.engines.upstream.translator import FunctionNames, UpstreamCall, count_of
+from interlock.serving.engines.upstream.upstream_client import EventStream, upstream_error
+from interlock.serving.requests.api_errors import invalid
+from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.input_items import JsonItem, normalize, text_of
+from interlock.serving.requests.runtime import Yielder
 from interlock.serving.requests.tool_offer import SEARCHES, HostedTools, ToolOffer, find_hosted
 
 logger = logging.getLogger(__name__)
+
 
 SAME: Final = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty"})
 """The parameters of the Responses API that completions receive unchanged."""
@@ -49,6 +77,8 @@ TAIL: Final = 32
 MARKER: Final = 5
 """The fewest characters of a marker that may be a special token; a shorter one can be an ordinary token in any vocabulary."""
 
+STOPS: Final = [200002, 199999, 200012]
+"""The tokens that end a turn: `<|return|>`, `<|endoftext|>` and `<|call|>`."""
 DEFAULT_WINDOW: Final = 131_072
 """The context size for gpt-oss, if the server does not report its own."""
 
@@ -76,26 +106,21 @@ class Tokenized(Struct):
     max_model_len: int
 
 
-@frozen
-class RenderedPrompt:
-    """The prompt of a turn, and the most tokens that the prompt and the output may have together."""
-
-    tokens: Sequence[int]
-    context: int
-
-
 @define(eq=False)
 class VllmTranslator(CompletionsTranslator[CompletionChoice]):
     """Translates one response to and from vLLM's completions; `of` returns the translator for the model."""
 
     path = "completions"
+    provider = "vllm"
+    modalities: ClassVar = ["text"]
     not_sent = frozenset({*wire.CreateResponse.__struct_fields__, *RESERVED}) - SAME
     decoder: ClassVar = Decoder(CompletionsChunk[CompletionChoice])
     stops: ClassVar[Sequence[int]] = ()
     """Tokens that end a turn, besides the model's own."""
     scores_ids: ClassVar[bool] = False
     """Whether log probabilities name tokens by their ids."""
-    _prompt: tuple[Turn, RenderedPrompt] | None = field(default=None, init=False)
+    _prompt: Sequence[int] = field(default=(), init=False)
+    """The prompt in the last body."""
     _tokens: list[int] = field(factory=list[int], init=False)
     """The output of the current turn."""
 
@@ -106,27 +131,26 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         return HarmonyTranslator.begin(call) if tagged is None else FamilyTranslator.begin(call, tagged)
 
     @abstractmethod
-    async def _render(self, turn: Turn) -> RenderedPrompt:
-        """Return the prompt of a turn."""
-
-    @abstractmethod
-    def _begin_turn(self, turn: Turn, prompt: Sequence[int]) -> Sequence[int]:
-        """Prepare for the output of a turn, and return the prompt to send."""
+    async def _render(self, turn: Turn) -> tuple[Sequence[int], int]:
+        """Return the prompt of a turn, and the most tokens that the prompt and the output may have together."""
 
     @abstractmethod
     def _entry(self, token: str, logprob: float) -> dict[str, object]:
         """Return the log probability of a token in the API's format."""
 
-    async def _fields(self, turn: Turn) -> dict[str, object]:
-        prompt = await self._rendered(turn)
-        if len(prompt.tokens) >= prompt.context:
-            raise invalid("input", TOO_LONG, "context_length_exceeded")
+    async def stream(self, turn: Turn) -> EventStream:
+        stream = await super().stream(turn)
         self._tokens = []
-        tokens = self._begin_turn(turn, prompt.tokens)
-        room = max(prompt.context - len(tokens), 1)
+        return stream
+
+    async def _fields(self, turn: Turn) -> dict[str, object]:
+        self._prompt, context = await self._render(turn)
+        room = context - len(self._prompt)
+        if room <= 0:
+            raise invalid("input", TOO_LONG, "context_length_exceeded")
         request = turn.request
         fields: dict[str, object] = {
-            "prompt": tokens,
+            "prompt": self._prompt,
             "max_tokens": room if turn.budget is None else min(turn.budget, room),
             "return_token_ids": True,
             "skip_special_tokens": False,
@@ -147,22 +171,12 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         return output if output.output_tokens else evolve(output, output_tokens=len(self._tokens))
 
     async def count(self, turn: Turn) -> int:
-        prompt = await self._rendered(turn)
-        if len(prompt.tokens) >= prompt.context:
-            raise PromptError(TOO_LONG)
-        return len(prompt.tokens)
+        await self.body(turn)
+        return len(self._prompt)
 
     async def count_locally(self, turn: Turn) -> int:
         """Return the number of tokens of the prompt if the upstream has rendered it, otherwise an estimate."""
-        if self._prompt is not None and self._prompt[0] == turn:
-            return len(self._prompt[1].tokens)
-        return estimate_prompt(turn)
-
-    async def _rendered(self, turn: Turn) -> RenderedPrompt:
-        """Return the prompt of a turn, which is rendered only once."""
-        if self._prompt is None or self._prompt[0] != turn:
-            self._prompt = (turn, await self._render(turn))
-        return self._prompt[1]
+        return len(self._prompt) if self._body is not None and self._body[0] == turn else estimate_prompt(turn)
 
     def _offer(self, turn: Turn, hosted: HostedTools) -> ToolOffer:
         offered = super()._offer(turn, hosted)
@@ -170,9 +184,9 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
         """Return the log probabilities of a chunk's tokens; vLLM may list one alternative more than requested."""
-        if logprobs is None or not self._call.request.wants_logprobs:
+        if logprobs is None or not self.call.request.wants_logprobs:
             return None
-        count = self._call.request.top_logprobs
+        count = self.call.request.top_logprobs
         entries: list[Entry] = []
         for token, logprob, likely in zip_longest(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs or ()):
             ranked = sorted((likely or {}).items(), key=lambda each: -each[1])[:count]
@@ -200,31 +214,26 @@ class HarmonyTranslator(VllmTranslator):
         names = FunctionNames()
         return cls(call, HarmonyParser.from_request(call.declared, names.routing(Routing.from_request(call.declared))), names)
 
-    async def _render(self, turn: Turn) -> RenderedPrompt:
+    async def stream(self, turn: Turn) -> EventStream:
+        stream = await super().stream(turn)
+        self._turn, self._sent = turn, self._prompt
+        return stream
+
+    async def _render(self, turn: Turn) -> tuple[Sequence[int], int]:
         context, replies = await self._context(), self._replies(turn)
         if replies:
-            return RenderedPrompt([*self._sent, *self._tokens, *await encode_replies(replies)], context)
+            return [*self._sent, *self._tokens, *await encode_replies(replies)], context
         request = turn.request
-        hosted = find_hosted(self._call.hosted, request.tools)
+        hosted = find_hosted(self.call.hosted, request.tools)
         built_in = {kind: {"type": kind} for kind in (*SEARCHES, "code_interpreter") if kind.startswith((*hosted,))}
         offered = self._offer(turn, HostedTools(built_in))
         tools = [tool for tool in offered.tools if tool["type"] == "function"]
-        tokens = await harmony_prompt(
-            map(self._names.apply, turn.items),
-            instructions=request.instructions,
-            effort=request.reasoning_effort,
-            tools=tools,
-            hosted={kind: self._call.hosted[kind] for kind in hosted},
-            text_format=request.text_format,
-        )
+        descriptions = {kind: self.call.hosted[kind] for kind in hosted}
+        tokens = await _harmony_prompt(request, map(self._names.apply, turn.items), tools, descriptions)
         if not turn.index and not self._prefix:
             self._prefix = write_required_call(offered.choice)
             self.parser.feed(Chunk(self._prefix))
-        return RenderedPrompt([*tokens, *(() if turn.index else self._prefix)], context)
-
-    def _begin_turn(self, turn: Turn, prompt: Sequence[int]) -> Sequence[int]:
-        self._turn, self._sent = turn, prompt
-        return prompt
+        return [*tokens, *(() if turn.index else self._prefix)], context
 
     def _replies(self, turn: Turn) -> Sequence[object]:
         """Return the messages of the tools that the last turn called, or none if this turn does not continue it."""
@@ -242,9 +251,9 @@ class HarmonyTranslator(VllmTranslator):
 
     async def _context(self) -> int:
         """Return the most tokens of a prompt and its output together, which is requested from vLLM once per model."""
-        cache, name = self._call.upstream.cache, self._call.model
+        cache, name = self.call.upstream.cache, self.call.model
         if name not in cache:
-            models = [members(model) for model in elements(members(await self._call.fetch("models")).get("data"))]
+            models = [members(model) for model in elements(members(await self.call.fetch("models")).get("data"))]
             lengths = {model.get("id"): count_of(model.get("max_model_len")) for model in models}
             # vLLM lists adapters without a length: they have that of their model.
             cache[name] = lengths.get(name) or max(lengths.values(), default=0) or DEFAULT_WINDOW
@@ -270,44 +279,37 @@ class FamilyTranslator(VllmTranslator):
         parser = FamilyParser(model_family, settings)
         return cls(call, parser, names, parser, model_family, settings)
 
-    async def _render(self, turn: Turn) -> RenderedPrompt:
+    async def stream(self, turn: Turn) -> EventStream:
+        stream = await super().stream(turn)
+        self._family_parser.begin(self._start)
+        return stream
+
+    async def _render(self, turn: Turn) -> tuple[Sequence[int], int]:
         request = turn.request
         self._settings.special = await self._special()
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
-        offered = self._offer(turn, self._call.functions)
+        offered = self._offer(turn, self.call.functions)
         self._settings.schemas = self._settings.schemas.with_tools(offered.tools)
-        upstream_id, upstream = self._family.written_id, self._call.upstream
-        items = map(self._names.apply, turn.items)
-        messages = chat_messages(
-            request.instructions,
-            items,
-            "reasoning",
-            lambda call_id: upstream.fit(upstream_id(call_id)),
-            late_system=upstream.late_system,
-        )
+        messages = self._messages(turn, "reasoning", self._family.written_id)
         if offered.choice not in ("auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
-            "model": self._call.model,
+            "model": self.call.model,
             "messages": [*map(_template_message, messages)],
             "tools": [*map(function_of, offered.tools)] or None,
             "add_generation_prompt": True,
             "chat_template_kwargs": {**template, **members(request.extensions.get("chat_template_kwargs"))},
         }
         answer = await self._tokenized(body)
-        return RenderedPrompt(answer.tokens, answer.max_model_len)
-
-    def _begin_turn(self, turn: Turn, prompt: Sequence[int]) -> Sequence[int]:
-        """Begin the parser where the prompt ends; end reasoning before structured output, whose grammar applies at once."""
-        special, reasoning = self._settings.special, self._family.reasoning
-        start = self._family.start_after(special[token] for token in prompt[-TAIL:] if token in special)
-        if turn.request.text_format.get("type") != "text" and reasoning and (start or self._family.starts) == "thinking":
-            ends = [token for token, text in special.items() if text in reasoning.ends]
-            prompt, start = [*prompt, *ends[:1]], "between"
-        self._start = start
-        self._family_parser.begin(start)
-        return prompt
+        special, reasoning, prompt = self._settings.special, self._family.reasoning, answer.tokens
+        self._start = self._family.start_after(special[token] for token in prompt[-TAIL:] if token in special)
+        if request.text_format.get("type") != "text" and reasoning and (self._start or self._family.starts) == "thinking":
+            ends = [
+                token for token, text in special.items() if text in reasoning.ends
+            ]  # the grammar of the output applies at once
+            prompt, self._start = [*prompt, *ends[:1]], "between"
+        return prompt, answer.max_model_len
 
     def end(self) -> EngineOutput:
         count = self._family.count_reasoning(self._tokens, self._settings.special, self._start)
@@ -318,18 +320,18 @@ class FamilyTranslator(VllmTranslator):
 
     async def _special(self) -> Mapping[int, str]:
         """Return the family's markers that are single tokens, by token id."""
-        cache = self._call.upstream.cache
-        if self._call.model not in cache:
+        cache = self.call.upstream.cache
+        if self.call.model not in cache:
             texts = sorted({text for markers in self._family.markers.values() for text in markers if len(text) >= MARKER})
-            bodies = [{"model": self._call.model, "prompt": text, "add_special_tokens": False} for text in texts]
+            bodies = [{"model": self.call.model, "prompt": text, "add_special_tokens": False} for text in texts]
             answers = await asyncio.gather(*map(self._tokenized, bodies))
-            cache[self._call.model] = {
+            cache[self.call.model] = {
                 answer.tokens[0]: text for text, answer in zip(texts, answers, strict=True) if len(answer.tokens) == 1
             }
-        return cast("Mapping[int, str]", cache[self._call.model])
+        return cast("Mapping[int, str]", cache[self.call.model])
 
     async def _tokenized(self, body: Mapping[str, object]) -> Tokenized:
-        answer = await self._call.fetch("/tokenize", {name: value for name, value in body.items() if value is not None})
+        answer = await self.call.fetch("/tokenize", {name: value for name, value in body.items() if value is not None})
         try:
             return convert(answer, Tokenized)
         except ValidationError as error:
@@ -343,3 +345,112 @@ def _template_message(message: Mapping[str, object]) -> Mapping[str, object]:
             "input", "Images and files cannot be sent as tokens; use the upstream API 'chat' for them.", "unsupported_value"
         )
     return {**message, "reasoning_content": message["reasoning"]} if "reasoning" in message else message
+
+
+Segment = tuple[str, bool]
+"""A text, and whether it is framing."""
+
+ANSWER: Final = "<|start|>assistant"
+EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
+    **dict.fromkeys(("none", "minimal", "low"), ReasoningEffort.LOW),
+    **dict.fromkeys(("high", "xhigh", "max"), ReasoningEffort.HIGH),
+}
+BUILT_IN: Final = frozenset({"python"})
+"""The tools whose calls have no prefix `functions.`."""
+
+
+async def _harmony_prompt(
+    request: ResponseRequest, items: Iterable[JsonItem], tools: Sequence[Mapping[str, object]], hosted: Mapping[str, str]
+) -> list[int]:
+    """Return the prompt of a turn of gpt-oss, as its own template renders it, except that no text becomes a control token.
+
+    `tools` are functions, and `hosted` has the model's built-in tools and their descriptions. Reasoning before the last final
+    answer is left out, as in the model's training.
+    """
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    system, described = _preamble(request.reasoning_effort, date, frozenset(hosted.items()), dumps(tools))
+    texts = [f"# Instructions\n\n{request.instructions}"] if request.instructions else []
+    texts += [described] if described else []
+    texts += [_formats(request.text_format)] if request.text_format.get("type") == "json_schema" else []
+    segments = [(system, True), *(_message("developer", "\n\n".join(texts)) if texts else ()), *_items(items), (ANSWER, True)]
+    tokens, yielder = list[int](), Yielder()
+    for text, is_framing in segments:
+        if is_framing:
+            tokens += encode_framing(text)
+        else:
+            tokens += [token async for piece in encode_text(text, yielder) for token in piece]
+    return tokens
+
+
+@lru_cache(maxsize=64)
+def _preamble(effort: str | None, date: str, hosted: frozenset[tuple[str, str]], tools: bytes) -> tuple[str, str]:
+    """Return the system message, and the description of the functions, which is empty if there are none."""
+    system = SystemContent.new().with_conversation_start_date(date)
+    system = system.with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
+    descriptions = dict(hosted)
+    if description := descriptions.get("code_interpreter"):
+        system = system.with_tools(ToolNamespaceConfig(name="python", description=description, tools=[]))
+    elif "code_interpreter" in descriptions:
+        system = system.with_python_tool()
+    if "web_search" in descriptions:
+        system = system.with_browser_tool()
+    messages = [Message.from_role_and_content(Role.SYSTEM, system)]
+    functions = [_description(tool) for tool in map(members, orjson.loads(tools))]
+    if functions:
+        messages.append(Message.from_role_and_content(Role.DEVELOPER, DeveloperContent.new().with_function_tools(functions)))
+    text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
+    end = text.index("<|end|>") + len("<|end|>")
+    return text[:end], text[end:].removeprefix("<|start|>developer<|message|>").removesuffix("<|end|>")
+
+
+def _description(tool: Mapping[str, object]) -> ToolDescription:
+    parameters: Any = dict(members(tool.get("parameters"))) or None
+    return ToolDescription(name=str(tool["name"]), description=str(tool.get("description") or ""), parameters=parameters)
+
+
+def _formats(text_format: Mapping[str, object]) -> str:
+    name, description = text_format.get("name") or "schema", text_format.get("description")
+    comment = f"// {description}\n" if description else ""
+    return f"# Response Formats\n\n## {name}\n\n{comment}{dumps(text_format.get('schema')).decode()}"
+
+
+def _message(header: str, text: str, end: str = "<|end|>") -> Iterator[Segment]:
+    yield f"<|start|>{header}<|message|>", True
+    yield text, False
+    yield end, True
+
+
+def _items(items: Iterable[JsonItem]) -> Iterator[Segment]:
+    """Yield the segments of a conversation's messages."""
+    conversation = normalize(items, images=False)
+    names = {item["call_id"]: _recipient(item) for item in conversation if ITEMS[str(item["type"])].as_function_call}
+    finals = [index for index, item in enumerate(conversation) if item.get("role") == "assistant" and not _is_preamble(item)]
+    for index, item in enumerate(conversation):
+        text = text_of(item.get("content"))
+        match str(item["type"]):
+            case "reasoning":
+                if not finals or index > finals[-1]:
+                    yield from _message("assistant<|channel|>analysis", text)
+            case kind if ITEMS[kind].as_function_call:
+                recipient, is_built_in = _recipient(item), item["name"] in BUILT_IN
+                header = f"assistant to={recipient}<|channel|>{'analysis code' if is_built_in else 'commentary json'}"
+                yield from _message(header, str(item["arguments"]), "<|call|>")
+            case kind if ITEMS[kind].as_function_output:
+                author = names.get(item.get("call_id"), "functions.unknown")
+                channel = "analysis" if author in BUILT_IN else "commentary"
+                yield from _message(f"{author} to=assistant<|channel|>{channel}", text_of(item.get("output")))
+            case _ if item.get("role") == "assistant":
+                yield from _message(f"assistant<|channel|>{'commentary' if _is_preamble(item) else 'final'}", text)
+            case _ if item.get("role") in ("system", "developer"):
+                yield from _message("developer", f"# Instructions\n\n{text}")
+            case _:
+                yield from _message("user", text)
+
+
+def _recipient(call: JsonItem) -> str:
+    name = str(call["name"])
+    return name if name in BUILT_IN else f"functions.{name}"
+
+
+def _is_preamble(message: JsonItem) -> bool:
+    return message.get("phase") == "commentary"

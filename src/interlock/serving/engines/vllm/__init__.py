@@ -3,6 +3,5 @@
 plugin       the plugin that vLLM loads, which mounts the server's routes in front of vLLM's
 compat       the parts of vLLM that the plugin uses
 vllm_engine  generates turns
-long_texts   encodes the long texts of gpt-oss prompts slice by slice
 readers      parse the output of models other than gpt-oss
 """

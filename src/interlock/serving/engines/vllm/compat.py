@@ -174,13 +174,6 @@ class EngineClient(Protocol):
     shutdown: Callable[..., object]
 
 
-class Router(Protocol):
-    """vLLM's module with the routes of `/v1/responses`."""
-
-    ResponsesRequest: Callable[..., Request]
-    load_aware_call: Callable[[Callable[..., Awaitable[object]]], Callable[..., Awaitable[object]]]
-
-
 @define(eq=False)
 class VllmCall:
     """A rendered request, and the call that vLLM would make to generate.
@@ -222,9 +215,9 @@ VllmSteps: TypeAlias = AsyncGenerator[OneTurn, None]
 """The outputs of one turn, each in the same context."""
 
 
-def router() -> Router:
+def router() -> VllmObject:
     """Return vLLM's module with the routes of `/v1/responses`."""
-    return cast("Router", import_module(ROUTER))
+    return import_module(ROUTER)
 
 
 def xargs_check(client: EngineClient) -> Callable[[Sampling], object] | None:
@@ -242,7 +235,8 @@ def valid_request(body: Mapping[str, object]) -> Request:
     Raises:
         ValidationError: The request is not valid.
     """
-    validate, items = router().ResponsesRequest, elements(body.get("input"))
+    validate: Callable[..., Request] = router().ResponsesRequest
+    items = elements(body.get("input"))
     plain = [dict(members(item)) if _is_plain(item) else None for item in items]
     if any(plain):
         with suppress(ValidationError):  # validating all items gives the errors the right indices
@@ -418,11 +412,7 @@ def decoder(call: VllmCall, prompt: Sequence[int]) -> Callable[[int], str]:
 
 
 def accept_function_tools(tool_parser: object) -> None:
-    """Let vLLM's parser `hy_v4` accept the functions of a Responses request, which it reads as those of Chat Completions.
-
-    Args:
-        tool_parser: The value of `--tool-call-parser`; other parsers need no change.
-    """
+    """Let vLLM's parser `hy_v4` accept the functions of a Responses request, which it reads as those of Chat Completions."""
     if tool_parser == "hy_v4":
         with suppress(ImportError, AttributeError):
             module = import_module(HY_V4)

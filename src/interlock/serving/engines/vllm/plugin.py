@@ -226,7 +226,7 @@ def _model_list(serving: Serving, api: Api) -> Route:
     return Route("/v1/models", list_models, methods=["GET"])
 
 
-def mount(route: BaseRoute, keys: Keys, vllm: compat.Router) -> BaseRoute:
+def mount(route: BaseRoute, keys: Keys, vllm: compat.VllmObject) -> BaseRoute:
     """Adapt a route of the service to vLLM's application, which has its own middleware and error responses.
 
     vLLM checks the API keys; here they only select the tenant.

@@ -36,11 +36,7 @@ TAIL: Final = 32
 
 
 def configure(args: object, template: Mapping[str, object] | None = None) -> Family | None:
-    """Return the family that vLLM's command line names; None to use vLLM's parsers.
-
-    Args:
-        args: The command line.
-        template: The checkpoint's `response_template`, if it has one.
+    """Return the family that vLLM's command line names, perhaps by the checkpoint's `template`; None to use vLLM's parsers.
 
     Raises:
         ValueError: The command line names the template, but it cannot be compiled; the message says why.
@@ -57,14 +53,8 @@ def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, ho
     """Return the parser of a response: the family's if possible, else vLLM's.
 
     Even for a known family, vLLM's parser is used if the vocabulary lacks a marker that the family's format needs, or if vLLM
-    makes the model write a required or named call (`forced`) as JSON without the family's markers.
-
-    Args:
-        family: The family of the server's flags, if any.
-        body: The request's body, with the tools that calls may name.
-        call: The first turn's call.
-        hosted: The hosted tools that the request declares.
-        forced: Whether the request requires a call, or names one.
+    makes the model write a required or named call (`forced`) as JSON without the family's markers. `body` has the tools that
+    calls may name, and `hosted` the hosted ones of these.
     """
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
     needs = None if family is None or family.syntax is None else family.syntax.required_marker

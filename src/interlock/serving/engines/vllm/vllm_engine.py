@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +23,17 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import HTTPConnection, Request
 
 from interlock.embedding import random_id
-from interlock.events.json import dumps, elements, members
+from interlock.events.json import dumps, elements, is_array, is_object, loads, members
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers import Chunk, Format, parser_for
 from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, generate_alone
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.harmony_tokens import (
+    ENCODED_AT_ONCE,
     encode_replies,
+    encode_text,
+    encoding,
     token_entries,
     tool_messages,
     turn_messages,
@@ -37,18 +41,18 @@ from interlock.serving.engines.harmony_tokens import (
 )
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, OneTurn, Output, Sampling, Serving, VllmCall, VllmSteps
-from interlock.serving.engines.vllm.long_texts import LongTexts
 from interlock.serving.engines.vllm.readers import FamilyReader, Reader, reader
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid
 from interlock.serving.requests.create import ResponseRequest, read_for_host
 from interlock.serving.requests.input_items import JsonItem, normalize, require_input
 from interlock.serving.requests.limits import refusal
-from interlock.serving.requests.runtime import Outcome, is_fault, outcome
+from interlock.serving.requests.runtime import Outcome, Yielder, is_fault, outcome
 from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, find_hosted, list_hosted_functions, offer
 from interlock.serving.settings import ModelFacts
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
+
 
 Salt: TypeAlias = Literal["tenant", "key", "none"]
 """Which requests share vLLM's prefix cache: those of one tenant, those of one tenant and `prompt_cache_key`, or all."""
@@ -219,6 +223,8 @@ class VllmEngine(Engine):
         default=Factory(lambda self: "harmony" if self.serving.use_harmony else "vllm", takes_self=True), init=False
     )
 
+    generate = Engine.generate_alone
+
     async def names(self) -> Sequence[str]:
         return ["", *(card.id for card in (await self.serving.models.show_available_models()).data)]
 
@@ -289,9 +295,6 @@ class VllmEngine(Engine):
             declared=declared,
         )
 
-    def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        return generate_alone(self, turn)
-
     def valid(self, request: ResponseRequest, body: Mapping[str, object]) -> compat.Request:
         """Validate a body with vLLM, or raise `VllmRefusedError` with an answer about the client's own body."""
         with _refusals():
@@ -323,20 +326,6 @@ class VllmEngine(Engine):
         return {"cache_salt": sha256(f"{tenant}\0{key or ''}".encode()).hexdigest()}
 
 
-@frozen
-class PreviousTurn:
-    """An ended turn of gpt-oss: its input items, its call and its output tokens."""
-
-    items: Sequence[JsonItem]
-    call: VllmCall
-    tokens: Sequence[int]
-
-    def replies(self, turn: Turn) -> Sequence[object]:
-        """Return the harmony messages with the outputs of the called tools; none if `turn` does not continue this one."""
-        is_continuation = turn.items[: len(self.items)] == self.items
-        return tool_messages(self.tokens, turn.items[len(self.items) :]) if is_continuation else []
-
-
 @define(eq=False)
 class VllmGeneration(Generation):
     """Generates one response with vLLM, which logs it under the response's id."""
@@ -351,7 +340,8 @@ class VllmGeneration(Generation):
     _reader: Reader | None = field(default=None, init=False)
     _rendered: tuple[Turn, VllmCall] | None = field(default=None, init=False)
     _generating: GenerationCall | None = field(default=None, init=False)
-    _previous: PreviousTurn | None = field(default=None, init=False)
+    _previous: tuple[Turn, VllmCall, Sequence[int]] | None = field(default=None, init=False)
+    """The last turn of gpt-oss, its call and its output."""
     _prefix: Sequence[int] = field(default=(), init=False)
     """The beginning of a required call of gpt-oss, which its first turn continues if vLLM has no grammar for the call."""
     _output: Output | None = field(default=None, init=False)
@@ -420,8 +410,8 @@ class VllmGeneration(Generation):
         try:
             call = await self._call(turn)
             generating = await self._begin(call)
-            if self._wants_messages and self._previous is not None:
-                self._output_messages.extend(self._previous.replies(turn))
+            if self._wants_messages:
+                self._output_messages.extend(self._replies(turn))
             self._turns += 1
             entries = self._entries(call) if self.request.wants_logprobs else None
             with _refusals():
@@ -443,7 +433,7 @@ class VllmGeneration(Generation):
                     engine_output.stop_sequence = new.stop_reason if isinstance(new.stop_reason, str) else None
                     engine_output.output_tokens = len(tokens)  # the parser would count the prefix too
                     self._metrics, self._tokens = step.request_metrics, self._tokens + len(tokens)
-                    self._previous = PreviousTurn(turn.items, call, tokens) if harmony else None
+                    self._previous = (turn, call, tokens) if harmony else None
                 yield engine_output
                 step = await anext(generating.steps, END)
         except ApiError as error:
@@ -576,13 +566,21 @@ class VllmGeneration(Generation):
 
     async def _continued(self, turn: Turn) -> VllmCall | None:
         """Return the call of a gpt-oss turn that continues the previous turn; None for any other turn."""
-        previous = self._previous
-        if previous is None or not turn.index or self.request.tool_choice not in ("auto", "none"):
+        if self._previous is None or not turn.index or self.request.tool_choice not in ("auto", "none"):
             return None
-        replies = previous.replies(turn)
+        replies = self._replies(turn)
         if not replies:
             return None
-        return self._with_prompt(previous.call, [*previous.call.prompt, *previous.tokens, *await encode_replies(replies)], turn)
+        _, call, tokens = self._previous
+        return self._with_prompt(call, [*call.prompt, *tokens, *await encode_replies(replies)], turn)
+
+    def _replies(self, turn: Turn) -> Sequence[object]:
+        """Return the messages of the tools that the last turn called, or none if this turn does not continue it."""
+        if self._previous is None:
+            return ()
+        last, _, tokens = self._previous
+        is_continuation = turn.items[: len(last.items)] == last.items
+        return tool_messages(tokens, turn.items[len(last.items) :]) if is_continuation else ()
 
     def _with_prompt(self, call: VllmCall, prompt: Sequence[int], turn: Turn) -> VllmCall:
         """Return a call with another prompt of tokens, unless that is too long."""
@@ -626,3 +624,133 @@ def _as_request(connection: HTTPConnection | None) -> Request | None:
 def _is_any_of(error: BaseException, names: frozenset[str]) -> bool:
     """Return whether an error's class, or a base of it, has one of these names; vLLM's own classes may not be importable."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
+
+
+PARTS: Final = ("instructions", "input", "tools")
+"""The parameters of a request with texts of the prompt."""
+TEXTS: Final = frozenset({*PARTS, "content", "text", "arguments", "output", "description", "name"})
+"""The fields that have them."""
+
+MARK: Final = 0xF0000
+"""The first private character; marks consist of some, whose tokens are those of their bytes beside any text."""
+EDGE: Final = chr(MARK + 0xFEFE)
+"""The character at both ends of a mark."""
+MARKS: Final = re.compile(f"{EDGE}..?{EDGE}")
+CUT: Final = f"{EDGE}0{EDGE}"
+"""The mark of the empty text, which splits a long word of any characters, because the tokenizer encodes digits apart."""
+LARGE: Final = 16 * ENCODED_AT_ONCE
+"""The characters of a prompt above which even texts longer than `SHORT` get marks, because many together take as long."""
+SHORT: Final = 32
+WORD: Final = 256
+"""The longest name of a call, and the longest word or white space in a string of a tool, that vLLM encodes at once."""
+WORDS: Final = re.compile(rf"\S{{{WORD}}}(?=\S)|\s{{{WORD}}}(?=\s)")
+TOOL_BYTES: Final = 512 * 1024
+"""The most characters of tools, as JSON without their long texts; they are encoded at once, in about 100 ms."""
+GAP: Final = re.compile(r"(?<=\S) (?=\S)")
+"""A space between words, before which tokens never continue."""
+
+
+@define(eq=False)
+class LongTexts:
+    """The long texts of a gpt-oss prompt, encoded slice by slice, because vLLM would block the event loop while it encodes them.
+
+    The time of the tokenizer grows with the square of a word's length. So vLLM renders a short mark in place of each long text,
+    and the tokens of the text then replace those of the mark. The other strings of tools, such as property names, get marks
+    inside long words, and their size is limited. `most` is the number of tokens at which encoding stops: the prompt is too long.
+    """
+
+    most: int
+    _texts: dict[str, str] = field(factory=dict[str, str], init=False)
+    """The text of each mark."""
+
+    def hide(self, body: Mapping[str, object]) -> dict[str, object]:
+        """Return the body of a request with a mark in place of each long text.
+
+        Raises:
+            ApiError: The tools are too large without their long texts.
+        """
+        longest = ENCODED_AT_ONCE if sum(_size(body.get(name), name) for name in PARTS) < LARGE else SHORT
+        hidden = {**body, **{name: self._hide(body[name], name, longest) for name in PARTS if name in body}}
+        if "tools" in body:
+            if len(dumps(hidden["tools"])) > TOOL_BYTES:
+                message = (
+                    f"The tools are too large: their names and schemas may have {TOOL_BYTES} bytes besides long descriptions."
+                )
+                raise invalid("tools", message)
+            hidden["tools"] = self._split(hidden["tools"])
+        return hidden
+
+    async def reveal(self, prompt: Sequence[int]) -> list[int]:
+        """Return the tokens of a prompt with the texts in place of the marks; a prompt that is too long ends early."""
+        texts = {_packed_mark(mark): text for mark, text in self._texts.items()}
+        end, result, start, yielder = re.escape(_packed_mark(EDGE)), list[int](), 0, Yielder()
+        for mark in re.finditer(f"(?s){end}.+?{end}", _pack(prompt) if texts else ""):
+            if mark[0] in texts:
+                result += prompt[start : mark.start()]
+                start = mark.end()
+                async for tokens in encode_text(texts[mark[0]], yielder):
+                    result += tokens
+                    if len(result) > self.most:
+                        return result
+        return [*result, *prompt[start:]]
+
+    def reveal_json(self, value: object) -> object:
+        """Return a JSON value with the texts in place of the marks."""
+        return loads(MARKS.sub(lambda mark: dumps(self._texts.get(mark[0], mark[0])).decode()[1:-1], dumps(value).decode()))
+
+    def reveal_grammar(self, grammar: str) -> str:
+        """Return a grammar that vLLM made of the schemas of tools, as JSON, with the texts in place of the marks."""
+        return dumps(self.reveal_json(loads(grammar))).decode() if self._texts else grammar
+
+    def _hide(self, value: object, name: str, longest: int) -> object:
+        if is_array(value):
+            return [self._hide(each, name, longest) for each in value]
+        if is_object(value):
+            return {key: self._hide(each, key, longest) for key, each in value.items()}
+        if not isinstance(value, str) or name not in TEXTS or len(value) <= (WORD if name == "name" else longest):
+            return value
+        if name == "description":  # vLLM begins each line with `//`
+            return "\n".join(self._mark(line) if len(line) > longest else line for line in value.split("\n"))
+        return self._mark(value)
+
+    def _split(self, value: object) -> object:
+        """Return a value of a tool with marks inside the long words of all strings, including names of members."""
+        if is_array(value):
+            return [self._split(each) for each in value]
+        if is_object(value):
+            return {self._split_text(key): self._split(each) for key, each in value.items()}
+        return self._split_text(value) if isinstance(value, str) else value
+
+    def _split_text(self, text: str) -> str:
+        result, count = WORDS.subn(rf"\g<0>{CUT}", text)
+        if count:
+            self._texts[CUT] = ""
+        return result
+
+    def _mark(self, text: str) -> str:
+        """Return a text with a mark in place of its middle; its ends stay, because their tokens depend on what is beside them."""
+        first = GAP.search(text, 0, SHORT)
+        start = first.start() if first else 0
+        last = [gap.start() for gap in GAP.finditer(text, max(start, len(text) - SHORT))]
+        end = last[-1] if last else len(text)
+        number = len(self._texts)
+        mark = f"{EDGE}{chr(MARK + (number >> 8))}{chr(MARK + (number & 0xFF))}{EDGE}"
+        self._texts[mark] = text[start:end]
+        return f"{text[:start]}{mark}{text[end:]}"
+
+
+def _size(value: object, name: str) -> int:
+    """Return the number of characters in the texts of a value."""
+    if is_array(value):
+        return sum(_size(each, name) for each in value)
+    if is_object(value):
+        return sum(_size(each, key) for key, each in value.items())
+    return len(value) if isinstance(value, str) and name in TEXTS else 0
+
+
+def _packed_mark(mark: str) -> str:
+    return _pack(encoding().encode(mark, disallowed_special=()))  # looking for control tokens would take 0.8 ms
+
+
+def _pack(tokens: Sequence[int]) -> str:
+    return "".join(map(chr, tokens))
