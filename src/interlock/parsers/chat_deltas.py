@@ -181,20 +181,22 @@ class ChatParser:
             raise wrong_chunk(chunk, "delta")
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
-        texts, calls = _fields(chunk.delta)
+        get = _getter(chunk.delta)
+        texts, calls = _fields(chunk.delta, get)
         reasoning, content, refusal = texts
         if reasoning:
             other_length = len(content) + sum(len(_arguments(call)) for call in calls)
             self._reasoning += len(chunk.token_ids) * len(reasoning) / (len(reasoning) + other_length)
             self._add_text("reasoning", reasoning)
-        if details := elements(_get(chunk.delta, REASONING_DETAILS)):
-            self._add_details(details)
+        if details := get(REASONING_DETAILS):
+            self._add_details(elements(details))
         if content:
             self._add_text("content", content)
         if refusal:
             self._add_text("refusal", refusal)
-        for annotation in map(members, elements(_get(chunk.delta, "annotations"))):
-            self._annotate(annotation)
+        if annotations := get("annotations"):
+            for annotation in map(members, elements(annotations)):
+                self._annotate(annotation)
         for call in calls:
             self._add_call(call)
         return self._take()
@@ -446,9 +448,8 @@ def reasoning_of(delta: object) -> str:
     return ""
 
 
-def _fields(delta: object) -> tuple[tuple[str, str, str], Sequence[object]]:
+def _fields(delta: object, get: Callable[[str], object]) -> tuple[tuple[str, str, str], Sequence[object]]:
     """Return the texts of a delta (reasoning, content, refusal), and its fragments of calls."""
-    get = _getter(delta)
     reasoning = reasoning_of(delta)
     content, refusal, function = get("content"), get("refusal"), get(OLD_CALL)
     fragments = elements(get("tool_calls"))
