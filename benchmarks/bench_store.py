@@ -3,7 +3,7 @@
     PYTHONPATH=tests/support python benchmarks/bench_store.py
 
 The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
-tests/support/store_fleet/loads.py has the clients. Postgres runs on this machine, and is skipped if it is not installed.
+tests/support/store_fleet.py has the clients. Postgres runs on this machine, and is skipped if it is not installed.
 The figures go to benchmarks/out/store.json; `benchmarks/write_docs.py` copies them to docs/evidence/performance/stores.md.
 """
 
@@ -20,11 +20,9 @@ from random import Random
 from statistics import median
 from typing import Final
 
-from live.postgres_server import BINARIES
+from live.stores import BINARIES
 from speed.report import machine
-from store_fleet.fleet import fleet_of
-from store_fleet.kinds import postgres_server
-from store_fleet.loads import ask_at_once, first_events, stream_at_once
+from store_fleet import ask_at_once, first_events, fleet_of, postgres_server, stream_at_once
 from store_stream import streamed
 
 from interlock.serving.store import open_store

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests/support python benchmarks/dsml.py
 
-The shapes are those of tests/support/families/dsml.py, each given token by token. What is written between
+The shapes are those of tests/support/families/derived.py, each given token by token. What is written between
 `<!-- measured: dsml -->` and `<!-- end -->` is replaced.
 """
 
@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from families.dsml import Shape, shapes
+from families.derived import Shape, shapes
 from recovery.notation import items, run
 from speed import their_parsers
 from speed.outputs import Stream

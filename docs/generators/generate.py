@@ -32,8 +32,7 @@ from interlock.fsm import Delta, lifecycles
 from interlock.fsm.table import Machine
 from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, RULES, Deviation
 from interlock.judges.automaton import OBSERVED
-from interlock.parsers import harmony_framing as framing
-from interlock.parsers import parser_for
+from interlock.parsers import harmony, parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
 from interlock.parsers.families.family import ReasoningSyntax
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
@@ -55,14 +54,14 @@ ROOT = Path(__file__).parents[2]
 WRITTEN = "../../../tests/support/corpus_streams/recordings.py"
 sys.path.append(str(ROOT / "tests" / "support"))
 from corpus_streams.recordings import RECORDINGS  # noqa: E402 - the path comes first
-from recovery.recordings import rows as malformed_cases  # noqa: E402 - the path comes first
+from recovery.cases import rows as malformed_cases  # noqa: E402 - the path comes first
 
 DOCS = ROOT / "docs"
 
 STATUSES: Mapping[str, tuple[str, ...]] = {kind: literals_of(item, "status") for kind, item in ITEMS.items()}
 
 MODULES = {
-    "harmony": framing,
+    "harmony": harmony,
     "turns": turns,
     "background": background,
     "stored": stored,

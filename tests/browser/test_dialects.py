@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from live.dialects import broken_messages, chat, messages
+from live.wire import broken_messages, chat, messages
 from playwright.sync_api import expect
 
 AXE = (Path(__file__).parents[2] / "viewer" / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")

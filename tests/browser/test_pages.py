@@ -1,4 +1,4 @@
-"""The other pages in a browser: a stream that goes on, a server's last streams; and hostile ones."""
+"""The other pages in a browser: a stream that goes on, a server's last streams, and hostile ones; and their bundle."""
 
 import base64
 import json
@@ -21,6 +21,15 @@ from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", ["viewer.js", "viewer.css"])
+def test_a_fresh_build_gives_the_bundle_that_is_kept(tmp_path, name) -> None:
+    subprocess.run(["node", "build.mjs", tmp_path], cwd=ROOT / "viewer", check=True)  # noqa: S603, S607 - make puts it on PATH
+    bundle = ROOT / "src" / "interlock" / "serving" / "view" / "page" / name
+    assert (tmp_path / name).read_bytes() == bundle.read_bytes(), "run `make viewer`"
+
+
 CORPUS = ROOT / "tests" / "corpus"
 AXE = (ROOT / "viewer" / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
 ASK = {"model": "interlock-embedded", "input": "Tell me what an interlocking is, and why it is called so", "stream": True}

@@ -9,11 +9,11 @@ import re
 
 from attrs import evolve, frozen
 from corpus_streams.broken import numbered
-from corpus_streams.frames import framed
 from corpus_streams.legal import (
     CUT,
     FAILED,
     custom_tool_call,
+    framed,
     item,
     mcp_call,
     mcp_list_tools,

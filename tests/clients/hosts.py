@@ -24,7 +24,25 @@ from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import ModelFacts, Settings, UpstreamSettings
 
+HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[2]
+PATIENCE = 300
+
+
+def run(command, cwd, **variables):
+    """Return the client's process when it has ended."""
+    return subprocess.run(  # noqa: S603 - commands of the tests
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
 VLLM = ROOT / "tests" / "real_vllm"
 SUPPORT = ROOT / "tests" / "support"
 UNKNOWN = ModelFacts()
@@ -150,7 +168,7 @@ class InVllm:
     """vLLM with a tiny model, in its own environment.
 
     Args:
-        setup: As tests/real_vllm/serve.py wants it.
+        setup: As tests/real_vllm/servers.py wants it.
         write: Writes a turn as the model does.
         recalls: As in `ScriptedHost`.
         folder: For the script.
@@ -166,7 +184,7 @@ class InVllm:
     _url: str = field(init=False)
 
     def __enter__(self):
-        command = [str(VLLM_PYTHON), str(VLLM / "serve.py"), self.setup, str(self.folder)]
+        command = [str(VLLM_PYTHON), str(VLLM / "servers.py"), self.setup, str(self.folder)]
         path = os.pathsep.join([str(SUPPORT), str(VLLM), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": path, "INTERLOCK_KEEP_ALIVE": str(KEEP_ALIVE)}
         self._process = subprocess.Popen(  # noqa: S603 - our own command

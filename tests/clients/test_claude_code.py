@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from clients import hosts
-from clients.running import HERE, run
+from clients.hosts import HERE, run
 from clients.test_codex import answer, call
 from live.chunk_shapes import chunk
 from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream, stream

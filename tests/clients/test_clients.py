@@ -5,8 +5,7 @@ import re
 import shutil
 
 import pytest
-from clients.hosts import OURS, SETTINGS, hesitant
-from clients.running import HERE, ROOT, run
+from clients.hosts import HERE, OURS, ROOT, SETTINGS, hesitant, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
 from interlock.serving.build import build
@@ -14,48 +13,47 @@ from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 
 NODE = ["node"]
-PYTHON = [str(ROOT / ".venv-clients" / "bin" / "python")]
 COMPLY = str(ROOT / ".venv-clients" / "bin" / "llm-comply")
-ADK = [str(ROOT / ".venv-adk" / "bin" / "python")]
-AGENTS = [str(ROOT / ".venv-agents" / "bin" / "python")]
-LITELLM = [str(ROOT / ".venv-litellm" / "bin" / "python")]
+PYTHON, ADK, AGENTS, LITELLM = (
+    [str(ROOT / f".venv-{name}" / "bin" / "python"), "python_clients.py"] for name in ("clients", "adk", "agents", "litellm")
+)
 
 SCRIPTS = {
     "openai-node": [*NODE, "openai.mjs"],
     "the Agents SDK for JavaScript": [*NODE, "agents.mjs"],
     "the AI SDK, @ai-sdk/openai": [*NODE, "ai_sdk.mjs", "openai"],
     "the AI SDK, @ai-sdk/open-responses": [*NODE, "ai_sdk.mjs", "open-responses"],
-    "the Agents SDK for Python": [*PYTHON, "agents_sdk.py"],
-    "LangChain": [*PYTHON, "langchain_agent.py"],
-    "Pydantic AI": [*PYTHON, "pydantic_agent.py"],
-    "LiteLLM": [*LITELLM, "litellm_responses.py"],
+    "the Agents SDK for Python": [*PYTHON, "agents_sdk"],
+    "LangChain": [*PYTHON, "langchain_agent"],
+    "Pydantic AI": [*PYTHON, "pydantic_ai"],
+    "LiteLLM": [*LITELLM, "litellm_responses"],
 }
 MESSAGES = {
-    "anthropic for Python": [*PYTHON, "anthropic_messages.py"],
+    "anthropic for Python": [*PYTHON, "anthropic_messages"],
     "@anthropic-ai/sdk": [*NODE, "anthropic.mjs"],
     "the AI SDK, @ai-sdk/anthropic": [*NODE, "ai_sdk.mjs", "anthropic"],
-    "LangChain, anthropic": [*PYTHON, "langchain_agent.py", "anthropic"],
-    "LiteLLM, anthropic": [*LITELLM, "litellm_messages.py"],
+    "LangChain, anthropic": [*PYTHON, "langchain_agent", "anthropic"],
+    "LiteLLM, anthropic": [*LITELLM, "litellm_messages"],
 }
 CHAT = {
-    "openai for Python, chat": [*PYTHON, "openai_chat.py"],
+    "openai for Python, chat": [*PYTHON, "openai_chat"],
     "openai-node, chat": [*NODE, "openai_chat.mjs"],
-    "LangChain, chat": [*PYTHON, "langchain_agent.py", "chat"],
+    "LangChain, chat": [*PYTHON, "langchain_agent", "chat"],
 }
 OTHERS = {
-    "the tool runner of anthropic for Python": [*PYTHON, "anthropic_runner.py"],
+    "the tool runner of anthropic for Python": [*PYTHON, "anthropic_runner"],
     "the tool runner of @anthropic-ai/sdk": [*NODE, "anthropic_runner.mjs"],
     **{
         f"the AI SDK {version}, {api}": [*NODE, "ai_sdk_older.mjs", version, api]
         for version in ("5", "6")
         for api in ("openai", "chat", "anthropic")
     },
-    "instructor": [*AGENTS, "instructor_chat.py"],
-    "LlamaIndex": [*AGENTS, "llama_index_agent.py"],
-    "smolagents": [*AGENTS, "smolagents_agent.py"],
-    "Google's ADK": [*ADK, "adk_agent.py"],
-    "Strands, chat": [*AGENTS, "strands_agent.py"],
-    "Strands, anthropic": [*AGENTS, "strands_agent.py", "anthropic"],
+    "instructor": [*AGENTS, "instructor_chat"],
+    "LlamaIndex": [*AGENTS, "llama_index"],
+    "smolagents": [*AGENTS, "smolagents"],
+    "Google's ADK": [*ADK, "google_adk"],
+    "Strands, chat": [*AGENTS, "strands"],
+    "Strands, anthropic": [*AGENTS, "strands", "anthropic"],
 }
 """Clients on top of packages that are above, and older versions of these."""
 FORGETFUL = ("openai-node, chat", "LangChain, chat")
@@ -157,7 +155,7 @@ def comparable(value, dropped):
 @pytest.mark.parametrize(
     ("command", "dropped"),
     [
-        ([*PYTHON, "whole_answers.py"], DROPPED),
+        ([PYTHON[0], "whole_answers.py"], DROPPED),
         ([*NODE, "whole_answers.mjs"], DROPPED | {"reasoning", "reasoning_content"}),
     ],
     ids=["Python", "Node"],

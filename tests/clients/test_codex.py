@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from clients import hosts
-from clients.running import HERE, ROOT, run
+from clients.hosts import HERE, ROOT, run
 
 from interlock.parsers.families.reference_encoders import WrittenItem
 from interlock.serving.engines.embedded import MODEL

@@ -4,8 +4,7 @@ import json
 
 import pytest
 from clients.deviations import BREAKING, DEVIATIONS, LEGAL
-from clients.hosts import scripted
-from clients.running import HERE, run
+from clients.hosts import HERE, run, scripted
 from clients.test_clients import SCRIPTS
 from clients.test_codex import CODEX, FREELY
 

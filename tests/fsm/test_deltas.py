@@ -1,4 +1,4 @@
-"""None"""
+"""What the deltas hold and refuse, and properties of every scenario of them."""
 
 import json
 import re
@@ -7,8 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 from each import each
-from fuzzing.properties import PROPERTIES
-from fuzzing.scenarios import SCENARIOS, from_json, to_json
+from fuzzing.campaign import PROPERTIES, SCENARIOS, from_json, to_json
 from hypothesis import HealthCheck, given, settings
 
 from interlock import Finish, driver_for

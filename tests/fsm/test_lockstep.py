@@ -21,7 +21,7 @@ from interlock.fsm.lifecycle import NO_FIELDS, ItemState, ResponseState
 from interlock.fsm.lifecycles import DECLARED, LIFECYCLES
 from interlock.fsm.table import Edge, IllegalTransition, Table, as_transitions
 from interlock.fsm.table import Machine as TableMachine
-from interlock.parsers.harmony_framing import HARMONY, HarmonyTrigger
+from interlock.parsers.harmony import HARMONY, HarmonyTrigger
 from interlock.serving.http.tables import LANE, LaneEffect
 from interlock.verify.proof import FIELDS
 

@@ -13,11 +13,10 @@ from each import each
 from families import chat_templates, derived, law, properties, relations
 from families.campaign import random_text
 from families.cases import CASES
-from families.derived import Derived, announces
+from families.derived import Derived, announces, shapes
 from families.derived import cases as derived_cases
-from families.dsml import shapes
-from families.firing import fired_by, means
 from families.properties import GROUPS, READ_AS, REQUEST, cut, deltas, holds_of, makes_a_legal_stream, read
+from families.relations import fired_by, means
 from families.written_calls import WRITTEN
 from family_pictures import part_for
 from hypothesis import given, settings
@@ -36,8 +35,8 @@ from interlock.parsers.families import (
     has_family,
     reference_encoders,
 )
-from interlock.parsers.families.active_item import ActiveItem
 from interlock.parsers.families.catalog import DSML, GCML, PHI4_MINI
+from interlock.parsers.families.effects import ActiveItem
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 

@@ -1,14 +1,16 @@
-"""The framing of the families as a table, and the markers that are compiled from it."""
+"""The framing of the families as a table, the markers that are compiled from it, and a sample of `families.mutations`."""
 
 import json
 import re
 from itertools import chain
 
+import families.mutations as framing_mutations
 import orjson
 import pytest
 from each import each
-from families.firing import fired_by, means
 from families.literals import ALIKE, CASES, STOP, mutations
+from families.mutations import fate_of, text_that_shows, texts
+from families.relations import fired_by, means, pairs
 from family_pictures import part_for, picture_of_call, picture_of_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +19,7 @@ from interlock.fsm.table import DeclarationError, Edge
 from interlock.parsers.families import DISTINCT, SYNTAXES, Schemas, family
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
-from interlock.parsers.families.literal_reader import LiteralReader
-from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, LITERALS, PYTHON, LiteralPart
+from interlock.parsers.families.literals import ELEMENTS, FUNCTION_GEMMA, GEMMA, LITERALS, PYTHON, LiteralPart, LiteralReader
 from interlock.parsers.families.parameter_values import STRING, Schema, convert, escape_json, quote_json
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.parsers.families.state_markers import markers_by_state
@@ -486,3 +487,51 @@ def test_types_may_have_the_names_of_python():
     schemas = Schemas.from_request({"tools": [{"type": "function", "name": "f", "parameters": {"properties": properties}}]})
     types = ["integer", "number", "boolean", "array", "array", "object", "string", "null"]
     assert [schemas.types("f", name) for name in properties] == [{name} for name in types]
+
+
+def changes_of(state):
+    return [each for each in framing_mutations.mutations() if each.edge.source == state]
+
+
+def change(text):
+    return next(each for each in changes_of(text.partition("/")[0]) if str(each) == text)
+
+
+def test_an_edge_cannot_be_moved_to_another_trigger():
+    changes_tried = [each for each in changes_of("value") if each.change.startswith("on ")]
+    assert len(changes_tried) > 100
+    assert {fate_of(each) for each in changes_tried} == {"refused"}
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_the_framing_itself_reads_every_text_on_which_changes_are_tried():
+    assert [each for each in chain(pairs(), texts()) if not each.holds(FRAMING)] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+@pytest.mark.parametrize("state", ["keyed", "key", "member"])
+def test_no_change_of_the_framing_survives_but_those_that_nobody_could_see(state):
+    survived = {str(each) for each in changes_of(state) if not each.change.startswith("on ") and fate_of(each) == "survived"}
+    assert survived == {each for each in chain.from_iterable(framing_mutations.ALIKE.values()) if each.startswith(f"{state}/")}
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_a_text_is_found_that_shows_a_change():
+    torn = change("member/text: go to torn_string")
+    witness = text_that_shows(torn, 2)
+    assert witness is not None
+    assert witness.holds(FRAMING)
+    assert not witness.holds(torn.declare())
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_no_text_is_found_that_shows_a_change_that_makes_none():
+    assert text_that_shows(change("bare/declared: go to aside_name"), 1) is None
+
+
+def test_a_key_that_is_none_does_not_lead_back_to_keys():
+    assert fate_of(change("key/text: go to body")) == fate_of(change("keyed/text: go to body")) == "refused"

@@ -1,12 +1,108 @@
-"""None"""
+"""Harmony: its framing and vocabulary, what well-formed and malformed output becomes, and what holds of every sequence of ids."""
+
+import sys
 
 import pytest
+from attrs import evolve
 from each import each
+from recovery import campaign
 from recovery.cases import CASES, REQUEST, Case
 from recovery.notation import Item, answer, call, encoding, items, parse, preamble, python, reasoning, run, seen, tokens, words
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
+from interlock.fsm.table import DeclarationError, Edge
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, ResponsesParser, Routing, Tagged, parser_for
+from interlock.parsers.harmony import HARMONY, Characters, HarmonyEffect, HarmonyTrigger, TokenText, vocabulary
+
+T, E = HarmonyTrigger, HarmonyEffect
+
+
+def test_every_state_answers_every_trigger():
+    outside = set(HarmonyTrigger) - {HarmonyTrigger.TEXT}
+    inside = set(HarmonyTrigger) - {HarmonyTrigger.WORD, HarmonyTrigger.PROSE}
+    assert {name: set(state.rows) for name, state in HARMONY.states.items()} == {
+        "expect_start": outside,
+        "header": outside,
+        "content": inside,
+    }
+
+
+def test_a_missing_edge_is_refused():
+    with pytest.raises(DeclarationError, match="table 'harmony': state 'expect_start' has no edge for channel"):
+        evolve(HARMONY, edges=HARMONY.edges[1:])
+
+
+def test_a_surplus_edge_is_refused():
+    with pytest.raises(DeclarationError, match="table 'harmony': state 'content' has an edge for word"):
+        evolve(HARMONY, edges=(*HARMONY.edges, Edge("content", HarmonyTrigger.WORD, "content")))
+
+
+@pytest.mark.parametrize(
+    ("edge", "message"),
+    [
+        (
+            Edge("content", T.END, "expect_start", [E.CLOSE, E.CLOSE]),
+            "end in state 'content' has the effect 'close' with no header",
+        ),
+        (
+            Edge("header", T.CUT, "expect_start", [E.LEAVE]),
+            "cut in state 'header' has the effect 'leave' with words of a header",
+        ),
+        (Edge("expect_start", T.END, "content"), "text in state 'content' has the effect 'append' with no header"),
+        (Edge("header", T.CUT, "expect_start"), "'expect_start' is entered with no header and with words of a header"),
+    ],
+)
+def test_an_effect_without_its_header_or_item_is_refused(edge, message):
+    others = [each for each in HARMONY.edges if (each.source, each.trigger) != (edge.source, edge.trigger)]
+    with pytest.raises(DeclarationError, match=message):
+        evolve(HARMONY, edges=[*others, edge])
+
+
+@each(
+    ("token", "meaning"),
+    [
+        (0, "!"),
+        (127, b"\xc3"),
+        (200_006, HarmonyTrigger.START),
+        (200_002, HarmonyTrigger.RETURN),
+        (199_999, HarmonyTrigger.RETURN),
+        (200_013, HarmonyTrigger.STRAY),
+        (201_088, HarmonyTrigger.STRAY),
+        (300_000, HarmonyTrigger.STRAY),
+        (-1, HarmonyTrigger.STRAY),
+        (2**40, HarmonyTrigger.STRAY),
+    ],
+)
+def test_an_id_has_a_meaning(token: int, meaning: object):
+    assert vocabulary().read(token) == meaning
+    assert vocabulary().read(token) == meaning
+
+
+def test_ids_without_a_meaning_are_not_remembered():
+    before = len(vocabulary()._cache)
+    vocabulary().read(12_345_678)
+    assert len(vocabulary()._cache) == before
+
+
+def test_there_is_one_vocabulary():
+    assert vocabulary() is vocabulary()
+
+
+def test_a_missing_vocabulary_is_an_error_that_names_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai_harmony", None)
+    with pytest.raises(ModuleNotFoundError, match=r"^the format 'harmony' needs its vocabulary: pip install oss-harmony$"):
+        vocabulary.__wrapped__()
+
+
+def test_a_character_comes_with_all_of_its_tokens():
+    characters = Characters()
+    first, second = {"token": "a"}, {"token": "b"}
+    assert not characters.feed(b"x\xe2\x82", first)
+    assert characters.pending
+    assert characters.feed(b"\xac", second)
+    assert characters.take() == TokenText("x€", [first, second], 2)
+    assert not characters.pending
+
 
 ROUTING = Routing.from_request(REQUEST)
 
@@ -273,3 +369,9 @@ A_MESSAGE = {"type": "message", "id": "m", "content": [{"type": "output_text", "
 def test_repairs_of_a_service_are_counted_by_rule(events, rules) -> None:
     recoveries = counted(ResponsesParser(), *(Chunk(delta=event) for event in events))
     assert sorted(rule for (_, rule), count in recoveries.items() for _ in range(count)) == sorted(rules)
+
+
+@pytest.mark.long
+def test_the_properties_hold_of_random_turns(capsys):
+    assert campaign.main(3_000, 1) == 0, capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("3000 sequences, seed 1, ")

@@ -1,4 +1,4 @@
-"""None"""
+"""Which item a call becomes by its recipient, and what its arguments become."""
 
 import json
 
@@ -6,10 +6,10 @@ import pytest
 from each import each
 
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
-from interlock.fsm.deltas import Close, EndPart, Open
+from interlock.fsm.deltas import Close, EndPart, Open, Reject
 from interlock.parsers import Chunk
-from interlock.parsers.client_tools import CLIENT_TOOLS, read_call
-from interlock.parsers.item_writers import BrowserAction, read_action, writer_for
+from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.item_writers import writer_for
 from interlock.parsers.routing import Route, Routing
 
 TOOLS = [
@@ -195,7 +195,6 @@ def writer(kind):
 
 @pytest.mark.parametrize(("kind", "arguments", "wanted"), READ)
 def test_arguments_become_the_item(kind, arguments, wanted):
-    assert read_call(CLIENT_TOOLS[kind].kind, json.dumps(arguments), ID) == wanted
     written, text = writer(kind), json.dumps(arguments)
     assert [*written.open(), *written.write(text[:5]), *written.write(text[5:]), *written.close()] == wanted
 
@@ -213,9 +212,14 @@ def test_a_truncated_call_becomes_a_function_call():
 
 
 def test_the_arguments_of_any_other_kind_are_fields_of_its_item():
-    arguments = '{"queries": ["rain"]}'
-    assert read_call("file_search_call", arguments, {}) == [Open("file_search_call", {"queries": ["rain"]}, arguments), Close()]
-    assert [read_call("file_search_call", odd, {}) for odd in ("{}", '{"queries": 1}', "[]")] == [None, None, None]
+    def written(arguments):
+        writer = writer_for(Route("file_search_call", {"name": "file_search"}, "fields"))
+        return [*writer.write(arguments), *writer.close()]
+
+    arguments, function_call = '{"queries": ["rain"]}', Open("function_call", {"name": "file_search"})
+    assert written(arguments) == [Open("file_search_call", {"queries": ["rain"]}, arguments), Close()]
+    assert [written(odd) for odd in ("{}", "[]")] == [[function_call, odd, Close()] for odd in ("{}", "[]")]
+    assert written('{"queries": 1}')[0] == function_call
 
 
 @pytest.mark.parametrize("kind", CLIENT_TOOLS)
@@ -237,6 +241,11 @@ def test_a_shell_is_called_in_the_text_of_a_family():
     assert item["action"] == {"type": "exec", "env": {}, "command": ["ls"], "timeout_ms": 50}
 
 
+def browsed(function, arguments):
+    writer = writer_for(Routing().function(f"browser.{function}"))
+    return [*writer.open(), *writer.write(arguments), *writer.close()]
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "action"),
     [
@@ -250,7 +259,7 @@ def test_a_shell_is_called_in_the_text_of_a_family():
     ],
 )
 def test_arguments_become_an_action(function: str, arguments: str, action: dict[str, str]):
-    assert read_action(function, arguments) == BrowserAction(action)
+    assert browsed(function, arguments) == [Open("web_search_call", {"action": action}, arguments), Close()]
 
 
 @pytest.mark.parametrize(
@@ -266,4 +275,5 @@ def test_arguments_become_an_action(function: str, arguments: str, action: dict[
     ],
 )
 def test_invalid_arguments_become_the_query(function: str, arguments: str, fault: str):
-    assert read_action(function, arguments) == BrowserAction({"type": "search", "query": arguments}, fault)
+    action = {"type": "search", "query": arguments}
+    assert browsed(function, arguments) == [Open("web_search_call", {"action": action}, arguments), Reject(fault)]

@@ -206,7 +206,6 @@ UNUSED = {
     *("cryptography", "httpx", "httpx2", "mcp", "mcp_types", "openai", "openai_harmony", "pydantic", "rich", "websockets"),
     "interlock.parsers.families",
     "interlock.parsers.harmony",
-    "interlock.parsers.harmony_vocabulary",
     "interlock.serving.engines.embedded",
     "interlock.serving.engines.recordings",
     "interlock.serving.engines.upstream.vllm_upstream",

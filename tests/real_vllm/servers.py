@@ -1,4 +1,11 @@
-"""Real servers for the tests: `vllm serve` with a tiny model, and MCP tool servers, each in its own process."""
+"""Real servers for the tests: `vllm serve` with a tiny model, and MCP tool servers, each in its own process.
+
+    python tests/real_vllm/servers.py SETUP [FOLDER]
+
+serves for programs that run in another environment: SETUP is one of `SETUPS`; for one that ends in `-turns`, FOLDER has the
+script (see `middlewares.ScriptedTurns`). When the server is ready, its URL is written to standard output; at the end of standard
+input, it stops.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +71,7 @@ DEVICES: Final = {
     "cuda": ("--gpu-memory-utilization", "0.3", "--kv-cache-memory-bytes", "1G"),
 }
 PARSERS: Final = ("--reasoning-parser", "qwen3", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
-FAULTS: Final = ("--middleware", "failing_engine.FailingEngine")
+FAULTS: Final = ("--middleware", "middlewares.FailingEngine")
 KEY: Final = "sesame"
 OTHER_KEY: Final = "poppy"
 HEADERS: Final = {"Authorization": f"Bearer {KEY}"}
@@ -162,7 +169,7 @@ EVERY: Final[Mapping[str, str]] = {
 """A family for each format, with its reasoning parser."""
 
 NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
-TURNS: Final = ("--middleware", "scripted_turns.ScriptedTurns", "--served-model-name", *NAMES)
+TURNS: Final = ("--middleware", "middlewares.ScriptedTurns", "--served-model-name", *NAMES)
 HAS_EXAMPLE: Final = RELEASE == (0, 32)
 """Whether the release is the one that examples/vllm_events.py is for."""
 CHOSEN: Final = ("--middleware", "chosen_serving.ChosenServing") if HAS_EXAMPLE else ()
@@ -425,3 +432,17 @@ class Line:
     def _end(servers: dict[str, Server]) -> None:
         while servers:
             servers.popitem()[1].__exit__()
+
+
+def main(name: str, folder: str = "") -> None:
+    """Serve until standard input ends."""
+    setup = SETUPS[name]
+    turns = {"INTERLOCK_TURNS": folder, "INTERLOCK_TURNS_MODEL": setup.model}
+    with Server(evolve(setup, environment={**setup.environment, **turns})) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -11,10 +11,13 @@ import json
 from itertools import product
 
 import httpx
+import openai
 import pytest
-from playing import CHANCE, body, judged, summary, tokens, without_chance
+from playing import CHANCE, at_once, body, judged, stream, summary, tokens, without_chance
 from servers import AT_ONCE, HEADERS, RELEASE
 from turns import ANSWER, END, FUNCTION, HARMONY, NEXT, PARSED, THINK, TOOL_CALL, Turn
+
+from interlock.verify import oracle
 
 INTERVALS = (1, 5, 50)
 """The tokens in an output of the engine."""
@@ -180,3 +183,46 @@ def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_t
         assert streamed["usage"]["output_tokens"] == limit, turn.name
         assert "<|" not in json.dumps(streamed["output"]), turn.name
         assert [item["type"] for item in streamed["output"]] == [item.split()[0] for item in turn.items], turn.name
+
+
+@pytest.mark.parametrize("server", ["shared"], indirect=True)
+def test_turns_are_legal_streams_and_the_same_without_streaming(server):
+    def check(turn):
+        request = body(server.setup.model, turn)
+        response = judged(stream(server.url, request))[-1]["response"]
+        assert (summary(response), response["status"]) == (list(turn.items), turn.status)
+        answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
+        assert answer.status_code == 200
+        assert without_chance(answer.json()) == without_chance(response)
+
+    at_once(PARSED, check)
+
+
+async def read(client, request):
+    request = dict(request)
+    script = {"vllm_xargs": request.pop("vllm_xargs")}
+    events = await client.responses.create(**request, stream=True, extra_body=script)
+    return [event.to_dict(mode="json") async for event in events]
+
+
+async def play_all(url, requests):
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as client:
+        return await asyncio.gather(*(read(client, request) for request in requests))
+
+
+def long(text):
+    return f"{text} " * 50
+
+
+@pytest.mark.parametrize("server", ["harmony", "parsed", "shared"], indirect=True)
+def test_eight_concurrent_streams_are_legal_and_equal_a_single_one(server):
+    model = server.setup.model
+    turn = (HARMONY if model == "gpt_oss" else PARSED)[1]
+    rounds = [turn.rounds[0].replace("Hello.", long("Hello, world.")).replace("Hm", long("Hm"))]
+    requests = [body(model, type(turn)("", rounds)) for _ in range(8)]
+    streams = asyncio.run(play_all(server.url, requests))
+    assert [oracle.check(events) for events in streams] == [[]] * 8
+    outputs = [without_chance(events[-1]["response"]["output"]) for events in streams]
+    assert outputs == [outputs[0]] * 8
+    (alone,) = asyncio.run(play_all(server.url, requests[:1]))
+    assert without_chance(alone[-1]["response"]["output"]) == outputs[0]

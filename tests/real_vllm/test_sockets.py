@@ -10,10 +10,10 @@ import pytest
 from backports import zstd
 from playing import body, get, is_aborted
 from servers import HARMONY
-from turns import ANSWER, DONE, FUNCTION, THINK, WEATHER, Turn
+from turns import ANSWER, DONE, END, FUNCTION, THINK, TOOL_CALL, WEATHER, Turn
 from websockets.sync.client import connect
 
-pytestmark = pytest.mark.parametrize("server", ["harmony"], indirect=True)
+HARMONY_SERVER = pytest.mark.parametrize("server", ["harmony"], indirect=True)
 
 ENDS = {"response.completed", "response.incomplete", "response.failed", "error"}
 CONTEXT = HARMONY.context
@@ -38,6 +38,7 @@ def create_frame(request):
     return {"type": "response.create", **request}
 
 
+@HARMONY_SERVER
 @pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager")  # the SDK does not do that
 def test_the_sdk_connects_and_continues_an_unstored_call(server):
     call = request_body(f'{WEATHER}{{"city": "Rome"}}<|call|>', tools=[FUNCTION], store=False)
@@ -58,6 +59,7 @@ def test_the_sdk_connects_and_continues_an_unstored_call(server):
     assert second.usage.input_tokens > first.usage.input_tokens
 
 
+@HARMONY_SERVER
 def test_the_asynchronous_sdk_connects(server):
     async def asking():
         async with openai.AsyncOpenAI(**options(server)) as client, client.responses.connect() as connection:
@@ -97,6 +99,7 @@ def lanes_of(server):
         yield Lanes(socket)
 
 
+@HARMONY_SERVER
 def test_lanes_run_concurrently_and_one_can_be_cancelled(server):
     with lanes_of(server) as lanes:
         lanes.send(request_body(ENDLESS), stream_id="long")
@@ -108,6 +111,7 @@ def test_lanes_run_concurrently_and_one_can_be_cancelled(server):
     assert (ended["stream_id"], ended["response"]["status"]) == ("long", "cancelled")
 
 
+@HARMONY_SERVER
 def test_a_prompt_is_rendered_without_generating_and_counted(server):
     with lanes_of(server) as lanes:
         lanes.send(request_body(DONE), generate=False)
@@ -121,6 +125,7 @@ def test_a_prompt_is_rendered_without_generating_and_counted(server):
     assert charged == warm["usage"]["input_tokens"] < going_on["usage"]["input_tokens"]
 
 
+@HARMONY_SERVER
 def test_a_refusal_is_one_frame_and_the_socket_stays_open(server):
     with lanes_of(server) as lanes:
         lanes.send(request_body(DONE, model="unheard"))
@@ -135,6 +140,7 @@ def test_a_refusal_is_one_frame_and_the_socket_stays_open(server):
     assert unsupported["error"]["param"] == "prompt"
 
 
+@HARMONY_SERVER
 def test_a_stored_response_is_listed_and_deleted(server):
     prefix = f"{THINK}Hm.<|end|><|start|>assistant{DONE}"
     first = httpx.post(f"{server.url}/v1/responses", json=request_body(prefix), timeout=60).json()["id"]
@@ -146,6 +152,7 @@ def test_a_stored_response_is_listed_and_deleted(server):
     assert (get(url).status_code, missing.json()["error"]["code"]) == (404, "previous_response_not_found")
 
 
+@HARMONY_SERVER
 def test_a_compressed_body_is_read(server):
     headers = {"content-type": "application/json", "content-encoding": "zstd"}
     content = zstd.compress(json.dumps(request_body(DONE)).encode())
@@ -155,6 +162,7 @@ def test_a_compressed_body_is_read(server):
     assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_body")
 
 
+@HARMONY_SERVER
 def test_a_disconnect_of_a_socket_frees_the_engine(server):
     def begin():
         with lanes_of(server) as lanes:
@@ -164,6 +172,7 @@ def test_a_disconnect_of_a_socket_frees_the_engine(server):
     assert is_aborted(server, begin)
 
 
+@HARMONY_SERVER
 def test_truncation_drops_the_oldest_turns_if_the_request_allows_it(server):
     def ask(**fields):
         long = [items for number in range(40) for items in (user(f"{number} " + "word " * 700), reply(f"{number}"))]
@@ -182,6 +191,7 @@ def test_truncation_drops_the_oldest_turns_if_the_request_allows_it(server):
     assert CONTEXT - 2000 < response["usage"]["input_tokens"] < CONTEXT - 100
 
 
+@HARMONY_SERVER
 def test_with_one_api_key_all_requests_share_the_prefix_cache(server):
     def cached(key):
         request = request_body(DONE, input="word " * 300, prompt_cache_key=key)
@@ -189,3 +199,43 @@ def test_with_one_api_key_all_requests_share_the_prefix_cache(server):
         return answer["usage"]["input_tokens_details"]["cached_tokens"] > 200  # more than all prompts have in common
 
     assert [cached(key) for key in ("a", "a", "b")] == [False, True, True]
+
+
+PARSED_SERVER = pytest.mark.parametrize("server", ["parsed"], indirect=True)
+
+CALL = f"<think>\n\n</think>\n\n{TOOL_CALL}{END}"
+
+
+def turn(socket, *rounds, **fields):
+    request = body("qwen3", Turn("", rounds, body={"tools": [FUNCTION], "store": False, **fields}))
+    socket.send(json.dumps({"type": "response.create", **request}))
+    while (frame := json.loads(socket.recv(timeout=60)))["type"] not in ENDS:
+        pass
+    return frame["response"]
+
+
+@PARSED_SERVER
+def test_a_lane_continues_after_a_call(server):
+    with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
+        first = turn(socket, CALL)
+        call = first["output"][-1]
+        answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+        second = turn(socket, "", f"<think>\n\n</think>\n\nIt is sunny.{END}", previous_response_id=first["id"], input=[answer])
+        third = turn(socket, "", f"<think>\n\n</think>\n\nGood.{END}", previous_response_id=second["id"], input="Thanks.")
+    assert (call["type"], call["name"], json.loads(call["arguments"])) == ("function_call", "get_weather", {"city": "Rome"})
+    assert [response["status"] for response in (first, second, third)] == ["completed"] * 3
+    prompts = [response["usage"]["input_tokens"] for response in (first, second, third)]
+    assert prompts == sorted({*prompts})
+
+
+@PARSED_SERVER
+def test_a_lane_goes_on_after_an_async_call_and_reads_its_late_output(server):
+    tools = [{**FUNCTION, "async": True}]
+    with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
+        first = turn(socket, CALL, f"<think>\n\n</think>\n\nI wait.{END}", tools=tools)
+        call, message = first["output"]
+        late = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+        written = "", "", f"<think>\n\n</think>\n\nIt is sunny.{END}"
+        second = turn(socket, *written, tools=tools, previous_response_id=first["id"], input=[late])
+    assert (call["type"], call["async"], message["content"][0]["text"]) == ("function_call", True, "I wait.")
+    assert [item["content"][0]["text"] for item in second["output"]] == ["It is sunny."]

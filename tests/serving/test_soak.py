@@ -3,9 +3,7 @@
 import asyncio
 
 import pytest
-from soak.__main__ import soak, soaked_server
-from soak.clients import VISITS
-from soak.trend import Trend, trend
+from soak.__main__ import VISITS, Trend, soak, soaked_server, trend
 
 SECONDS = range(600)
 

@@ -1,8 +1,12 @@
-"""The command lines of the campaigns: `python -m fuzzing.campaign --help` in the folder tests/support, for one."""
+"""What campaigns share: their command lines, as of `python -m fuzzing.campaign --help` in tests/support, and shrinking."""
 
 import random
+import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def options(about: str | None, **defaults: float) -> dict[str, Any]:
@@ -16,3 +20,18 @@ def options(about: str | None, **defaults: float) -> dict[str, Any]:
 def any_seed() -> int:
     """Return a seed that no run had before."""
     return random.randrange(2**30)  # noqa: S311 - not secret
+
+
+def log(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def shrink(parts: list[T], survives: Callable[[list[T]], bool]) -> list[T]:
+    """Drop parts while the rest still violates a property."""
+    for at in reversed(range(len(parts))):
+        shorter = parts[:at] + parts[at + 1 :]
+        if not survives(shorter):
+            parts = shorter
+    return parts

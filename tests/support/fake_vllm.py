@@ -6,14 +6,18 @@ What is generated is a script of texts in harmony, or of deltas of vLLM's parser
 # ruff: noqa: ARG001, ARG002, ARG003 - the signatures are vLLM's
 
 import asyncio
+import contextlib
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Literal
 
+import httpx
 from attrs import define, evolve, field
 from fastapi import FastAPI
 from openai_harmony import Message, Role, load_harmony_encoding
 from pydantic import BaseModel, ConfigDict
+
+from interlock.serving.engines.vllm.plugin import InterlockPlugin
 
 TOKENIZER = SimpleNamespace(all_special_ids=[0])
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -366,3 +370,19 @@ def install(monkeypatch, version="0.32.0+cpu"):
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     return modules
+
+
+ANSWER = "<|channel|>final<|message|>Hello there.<|return|>"
+BODY = {"model": "m", "input": "Hi", "request_id": "resp_1"}
+
+
+@contextlib.asynccontextmanager
+async def client_of(serving, engine=None, args=None):
+    """A client of it."""
+    plugin, app = InterlockPlugin(), application()
+    plugin.attach_router(app)
+    app.state.openai_serving_responses = serving
+    await plugin.init_state(engine, app.state, args)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://vllm") as client:
+        client.app = app
+        yield client

@@ -12,8 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from corpus_streams.broken import BROKEN, BROKEN_FRAMES
-from corpus_streams.frames import framed
-from corpus_streams.legal import LEGAL
+from corpus_streams.legal import LEGAL, framed
 from corpus_streams.make_corpus import corpus, recorded
 from each import each
 

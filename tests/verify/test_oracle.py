@@ -1,4 +1,4 @@
-"""None"""
+"""The oracle finds what is wrong in a stream, and nothing in a legal one."""
 
 import copy
 import json
@@ -7,7 +7,7 @@ import pytest
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
 from each import each
-from fuzzing.properties import is_legal_and_true
+from fuzzing.campaign import is_legal_and_true
 from open_responses_oracle import check_open_responses
 
 from interlock import EventWriter, Finish, driver_for

@@ -1,4 +1,4 @@
-"""None"""
+"""The proof of the tables, and what it finds in wrong ones."""
 
 from pathlib import Path
 from unittest.mock import Mock

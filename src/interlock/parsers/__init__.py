@@ -5,14 +5,9 @@ Parsers make no stream events and no item ids, and use no network. Each implemen
     chunk               a chunk of engine output, and the methods of every parser
     formats             the formats by name, the parser of each, and that of the format `text`
     harmony             the format `harmony`: from token ids to deltas
-    harmony_framing     the framing of harmony, as a table
-    harmony_header      the grammar of harmony's headers
-    harmony_vocabulary  the tokens of harmony
     families            the format `tagged`: text with markers
     chat_deltas         the format `chat`: deltas of Chat Completions, and of vLLM's parsers
     responses_events    the format `responses`: events of a Responses service
-    stop_strings        ends a text before a stop string
-    alignment           finds the tokens of a text
     routing             from a recipient to the kind of item
     item_writers        from the text of an item to deltas
     client_tools        tools that the client runs, and their calls

@@ -27,9 +27,17 @@ from interlock.events.json import as_json, as_text, dumps, elements, is_array, i
 from interlock.events.parts import AnyAnnotation
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Refusal, Usage
 from interlock.fsm.lifecycle import NO_FIELDS
-from interlock.parsers.alignment import Alignment, TokenizedText
 from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, wrong_chunk
-from interlock.parsers.item_writers import ItemWriter, NullItemWriter, StreamWriter, join_text, text_deltas, writer_for
+from interlock.parsers.item_writers import (
+    Alignment,
+    ItemWriter,
+    NullItemWriter,
+    StreamWriter,
+    TokenizedText,
+    join_text,
+    text_deltas,
+    writer_for,
+)
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Routing, as_arguments, finish_reason_of, is_json
 
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]

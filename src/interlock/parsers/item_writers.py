@@ -1,4 +1,4 @@
-"""Writers turn the text of one item, as a model writes it, into the deltas of that item."""
+"""Writers turn the text of one item, as a model writes it, into its deltas; `Alignment` finds the tokens of a text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,114 @@ from itertools import chain, groupby
 from typing import Final, Literal, TypeAlias, assert_never
 
 import orjson
-from attrs import define, field, frozen
+from attrs import define, field
 
-from interlock.events.json import is_object, members, parse
+from interlock.events.json import elements, is_array, is_object, members, parse
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.chunk import Entry
 from interlock.parsers.client_tools import read_call
 from interlock.parsers.routing import Payload, Route, function_route
+
+TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
+"""A text and the log probabilities of all its tokens, or none if they are unknown."""
+
+_LONGEST_UNFOUND: Final = 8192
+"""How many bytes of tokens may wait for a text that is not in them."""
+
+_CONTINUATION: Final = range(0x80, 0xC0)
+"""The bytes of UTF-8 that continue a character."""
+
+
+@define(eq=False)
+class Alignment:
+    """The tokens of a turn whose text was not found yet, and the text that ends inside one of them.
+
+    Parsers that read text, such as vLLM's, do not know which tokens a text came from. Each text is found in the joined bytes of
+    the tokens, after the previous text; the markup between them is skipped. A token is an object of the API's `logprobs`: its
+    `token` and `bytes`, with probabilities.
+    """
+
+    _bytes: bytearray = field(factory=bytearray)
+    _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
+    """Start, end and entry of each token; the start is negative if its first bytes are already used."""
+    _pending: bytes = b""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no token waits for its text."""
+        return not self._tokens
+
+    def add(self, entry: Entry) -> None:
+        """Add the next token."""
+        content = _content(entry)
+        if content:
+            begin = len(self._bytes)
+            self._bytes += content
+            self._tokens.append((begin, len(self._bytes), entry))
+
+    def find(self, text: str) -> TokenizedText:
+        """Return the part of a text whose tokens are complete, with these tokens, and drop all tokens up to its end.
+
+        Text that ends inside a token waits for the rest of that token, because a text has the log probabilities of all its
+        tokens or of none (rule R15). Text that is not in the tokens is returned at once, without tokens.
+        """
+        if not self._tokens:
+            return text, ()
+        needle = self._pending + text.encode(errors="replace")
+        start = self._bytes.find(needle)
+        if start < 0:
+            self._pending = b""
+            self._forget(len(self._bytes) - _LONGEST_UNFOUND)
+            return needle.decode(), ()
+        stop = start + len(needle)
+        ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._is_inside_character(end)]
+        result = self._take(start, ends[-1] if ends else start)
+        self._pending = needle[len(result[0].encode()) :]
+        return result
+
+    def flush(self) -> TokenizedText:
+        """Return the pending text, at the end of an item."""
+        pending, self._pending = self._pending, b""
+        return self._take(0, len(pending)) if pending else ("", [])
+
+    def _is_inside_character(self, end: int) -> bool:
+        return end < len(self._bytes) and self._bytes[end] in _CONTINUATION
+
+    def _take(self, start: int, stop: int) -> TokenizedText:
+        """Return a text and its tokens, and drop all tokens up to its end; a token is cut to its part in the text."""
+        text = bytes(self._bytes[start:stop])
+        entries = [
+            entry if start <= begin and end <= stop else _part(entry, self._bytes[max(begin, start) : min(end, stop)])
+            for begin, end, entry in self._tokens
+            if begin < stop and start < end
+        ]
+        self._drop(stop)
+        return text.decode(), entries
+
+    def _forget(self, excess: int) -> None:
+        """Drop tokens that no text was found in, many at a time, so that a text costs the same however many there were."""
+        if excess > _LONGEST_UNFOUND:
+            self._drop(excess)
+
+    def _drop(self, stop: int) -> None:
+        """Drop all tokens up to a place."""
+        del self._bytes[:stop]
+        self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
+
+
+def _part(entry: Entry, fragment: bytes | bytearray) -> Entry:
+    """Return the entry for a part of a token, without alternatives, because those are for the whole token."""
+    return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
+
+
+def _content(entry: Entry) -> bytes:
+    """Return the text of a token: its `bytes` if they are valid, or else its `token`."""
+    content, token = entry.get("bytes"), entry.get("token")
+    numbers = [number for number in elements(content) if isinstance(number, int) and number in range(256)]
+    if is_array(content) and len(numbers) == len(content):
+        return bytes(numbers)
+    return token.encode(errors="replace") if isinstance(token, str) else b""
 
 
 @define(eq=False)
@@ -173,40 +273,34 @@ def decode_string(text: str) -> tuple[str, int]:
 
 
 @define(eq=False)
-class InputWriter(ItemWriter):
+class _InputWriter(ItemWriter):
     """Writes a custom tool call or a Python call, whose text the model may have wrapped in JSON."""
 
     _decoder: InputDecoder = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Create the decoder for the key of this payload."""
         self._decoder = InputDecoder(self.route.payload)
 
     def write(self, text: str) -> list[Delta]:
-        """Return the decoded text."""
         return _text_delta(self._decoder.feed(text))
 
     def close(self) -> list[Delta]:
-        """Return the rest of the text and close the item."""
         return [*self.leave(), Close()]
 
     def leave(self) -> list[Delta]:
-        """Return the rest of the text."""
         return _text_delta(self._decoder.end())
 
 
 @define(eq=False)
-class BufferedWriter(ItemWriter):
+class _BufferedWriter(ItemWriter):
     """Buffers all arguments, which the item needs before it can open."""
 
     _arguments: list[str] = field(factory=list[str])
 
     def open(self) -> list[Delta]:
-        """Return nothing yet."""
         return []
 
     def write(self, text: str) -> list[Delta]:
-        """Buffer the arguments."""
         self._arguments.append(text)
         return []
 
@@ -216,36 +310,23 @@ _LATEST: Final = -1
 """The cursor of the latest page, the tool's default."""
 
 
-@frozen
-class BrowserAction:
-    """The `action` of a browser call, in the API's shape, and why the call cannot run (None if it can)."""
-
-    fields: Mapping[str, object]
-    fault: str | None = None
-
-
-def read_action(function: str, arguments: str) -> BrowserAction:
-    """Return the action of a call of `browser.<function>`; never raises.
+def _read_action(function: str, arguments: str) -> tuple[Mapping[str, object], str | None]:
+    """Return the action of a call of `browser.<function>`, in the API's shape, and why the call cannot run (None if it can).
 
     The tool refers to pages by cursor and to links by number, but the API uses URLs. The page at cursor 3 becomes `cursor:3`, and
     link 7 on that page becomes `cursor:3#7`. Invalid arguments become the query of a search, so they are not lost.
     """
+    query = {"type": "search", "query": arguments}
     if function not in _BROWSER_FUNCTIONS:
-        return _fault(arguments, f"the browser has no function {function!r}")
+        return query, f"the browser has no function {function!r}"
     try:
         value: object = orjson.loads(arguments)
     except ValueError:
-        return _fault(arguments, "the arguments are not JSON")
+        return query, "the arguments are not JSON"
     if not is_object(value):
-        return _fault(arguments, "the arguments are not an object")
+        return query, "the arguments are not an object"
     fields = _fields(function, value)
-    return (
-        BrowserAction(fields) if fields is not None else _fault(arguments, f"the arguments of browser.{function} are incomplete")
-    )
-
-
-def _fault(arguments: str, fault: str) -> BrowserAction:
-    return BrowserAction({"type": "search", "query": arguments}, fault)
+    return (query, f"the arguments of browser.{function} are incomplete") if fields is None else (fields, None)
 
 
 def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -272,32 +353,28 @@ def _page(arguments: Mapping[str, object]) -> str:
 
 
 @define(eq=False)
-class BrowserCallWriter(BufferedWriter):
+class _BrowserCallWriter(_BufferedWriter):
     """Writes a `web_search_call`, whose `action` is an object."""
 
     def close(self) -> list[Delta]:
-        """Open the item with its action, and close it, or reject it if the arguments are invalid."""
         arguments = "".join(self._arguments)
-        action = read_action(self.route.function, arguments)
-        end = Close() if action.fault is None else Reject(action.fault)
-        return [Open(self.route.kind, {**self._fields, "action": action.fields}, arguments), end]
+        action, fault = _read_action(self.route.function, arguments)
+        end = Close() if fault is None else Reject(fault)
+        return [Open(self.route.kind, {**self._fields, "action": action}, arguments), end]
 
     def leave(self) -> list[Delta]:
-        """Open the item with the action so far."""
         return self.close()[:1]
 
 
 @define(eq=False)
-class FieldsWriter(BufferedWriter):
+class _FieldsWriter(_BufferedWriter):
     """Writes a call whose arguments are fields of its item; a call with invalid arguments becomes a function call."""
 
     def close(self) -> list[Delta]:
-        """Return the complete item."""
         deltas = read_call(self.route.kind, "".join(self._arguments), self._fields)
         return [*self.leave(), Close()] if deltas is None else deltas
 
     def leave(self) -> list[Delta]:
-        """Return the truncated call as a function call."""
         route = function_route(str(self.route.fields["name"]), self._fields)
         return [Open(route.kind, route.fields), *_text_delta("".join(self._arguments))]
 
@@ -306,12 +383,12 @@ def _text_delta(text: str) -> list[Delta]:
     return [text] if text else []
 
 
-_WRITERS: dict[Payload, type[StreamWriter | InputWriter | BrowserCallWriter | FieldsWriter]] = {
+_WRITERS: dict[Payload, type[StreamWriter | _InputWriter | _BrowserCallWriter | _FieldsWriter]] = {
     "text": StreamWriter,
-    "input": InputWriter,
-    "code": InputWriter,
-    "browser": BrowserCallWriter,
-    "fields": FieldsWriter,
+    "input": _InputWriter,
+    "code": _InputWriter,
+    "browser": _BrowserCallWriter,
+    "fields": _FieldsWriter,
 }
 
 

@@ -44,9 +44,8 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.lifecycle import Fields
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.parsers.alignment import Alignment
 from interlock.parsers.chunk import Chunk, Entry, Recoveries, wrong_chunk
-from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, writer_for
+from interlock.parsers.item_writers import Alignment, ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]

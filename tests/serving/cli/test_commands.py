@@ -24,7 +24,7 @@ import interlock
 from interlock.diagram import RENDERERS
 from interlock.events.items import ITEMS
 from interlock.judges import Acceptor
-from interlock.parsers.harmony_framing import HARMONY
+from interlock.parsers.harmony import HARMONY
 from interlock.serving import cli
 from interlock.serving.build import build
 from interlock.serving.cli import commands

@@ -6,9 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 from each import each
-from live.dialects import post_message
-from live.wire import bodies, without_chance
-from recovery.recordings import recordings
+from live.wire import bodies, post_message, without_chance
+from recovery.cases import recordings
 
 from interlock.events.conversion import response_to_openai, to_openai
 from interlock.events.json import as_json

@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 from each import each
-from live.dialects import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_steps, step, steps
+from live.wire import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
 
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL

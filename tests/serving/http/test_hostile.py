@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fuzzing.bodies import PARAMETERS, frames, heads, requests
 from fuzzing.hostile import ALLOWED, FRAMES, HEADS, JSON, MCP_SERVERS, REQUESTS, over_connection, over_socket, summarize
-from fuzzing.prober import Prober
+from fuzzing.request_campaign import Prober
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving

@@ -10,10 +10,10 @@ import pytest
 from attrs import frozen
 from live.agents import servers
 from live.chunk_shapes import chunk
-from live.dialects import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, step, steps
 from live.mcp_servers import Workshop, running
 from live.upstream import ScriptedUpstream, failure, gateway, serve_upstream, stream
+from live.wire import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
 
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from attrs import define, field
 from live.engines import ANSWER, Gate, StagedEngine, step
-from live.raw_socket import DEFLATE, framed, raw_socket
+from live.sockets import DEFLATE, framed, raw_socket
 from live.wire import bodies
 from openai import DEFAULT_CONNECTION_LIMITS
 from starlette.middleware.gzip import GZipMiddleware

@@ -3,7 +3,7 @@
 from itertools import count
 
 import pytest
-from live.postgres_server import PostgresServer
+from live.stores import PostgresServer
 
 from interlock.serving.store.sqlite import MemoryStore, SqliteStore
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import permutations
 
 import pytest
-from live.stored import KINDS
+from live.stores import KINDS
 
 from interlock.serving.store.values import (
     LEASE,

@@ -10,9 +10,7 @@ import tempfile
 from contextlib import ExitStack
 
 import pytest
-from store_fleet.fleet import fleet_of
-from store_fleet.kinds import KINDS, SHARED
-from store_fleet.loads import ask_at_once, create_at_once, stream_at_once
+from store_fleet import KINDS, SHARED, ask_at_once, create_at_once, fleet_of, stream_at_once
 
 from interlock.judges import judge
 from interlock.serving.build import build

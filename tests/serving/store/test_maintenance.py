@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 from each import each
-from live.stored import KINDS, POSTGRES, SHARED, message, run, stored
+from live.stores import KINDS, POSTGRES, SHARED, message, run, stored
 
 from interlock.embedding import random_id
 from interlock.events.response_object import response_settings

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from each import each
-from live.postgres_server import PostgresServer, needs_postgres
-from live.stored import run, stored
+from live.stores import PostgresServer, needs_postgres, run, stored
 
 from interlock.serving.store import open_store
 from interlock.serving.store.rows import VERSION

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from live.stored import message, stored
+from live.stores import message, stored
 
 from interlock.serving.store import sqlite
 from interlock.serving.store.rows import VERSION

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from each import each
-from live.dialects import MESSAGES, broken_messages, chat, messages
+from live.wire import MESSAGES, broken_messages, chat, messages
 
 from interlock.dialects.chat import CHAT, ChatEffect
 from interlock.dialects.messages import MESSAGES as MESSAGES_TABLE

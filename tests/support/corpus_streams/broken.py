@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from corpus_streams.frames import framed
 from corpus_streams.legal import (
     CUT,
     FAILED,
     LEGAL,
     USAGE,
+    framed,
     function_call,
     item,
     message,

@@ -5,7 +5,21 @@ It knows the API's events and nothing of the code under test. `LEGAL` maps a nam
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corpus_streams.legal import Body
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def framed(bodies: list[Body]) -> bytes:
+    """Write a whole stream as server-sent events, with the end marker."""
+    frames = [f"event: {body.get('type')}\ndata: {json.dumps(body, ensure_ascii=False)}\n\n" for body in bodies]
+    return "".join(frames).encode() + DONE
+
 
 Body = dict[str, Any]
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus_streams.broken import BROKEN, BROKEN_FRAMES
-from corpus_streams.frames import DONE, framed
-from corpus_streams.legal import LEGAL
+from corpus_streams.legal import DONE, LEGAL, framed
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 ENCODERS = Path(__file__).parents[3] / "src" / "interlock" / "parsers" / "families"

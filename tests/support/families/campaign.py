@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Final
 
-from campaigns import any_seed, options
+from campaigns import any_seed, log, options, shrink
 from families.properties import GROUPS, holds_of, vocabulary
 
 from interlock.fsm.deltas import FinishReason
@@ -84,21 +84,6 @@ def holds(chunks: Sequence[str], *, name: str, sizes: Sequence[int], reason: Fin
         log(f"{type(error).__name__}: {error}"[:1500])
         return False
     return True
-
-
-def shrink(chunks: list[str], survives: Callable[[list[str]], bool]) -> list[str]:
-    """Drop chunks while the text still violates a property."""
-    for at in reversed(range(len(chunks))):
-        shorter = chunks[:at] + chunks[at + 1 :]
-        if not survives(shorter):
-            chunks = shorter
-    return chunks
-
-
-def log(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def main(sequences: int, seed: int) -> int:

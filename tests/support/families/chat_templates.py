@@ -22,7 +22,7 @@ from typing import Final
 
 import orjson
 from attrs import field, frozen
-from families.campaign import log
+from campaigns import log
 from families.properties import cut
 from recovery.notation import Item, items, run
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 from attrs import frozen
-from families.campaign import log
+from campaigns import log
 from families.properties import cut
 from recovery.notation import Item, items, run
 

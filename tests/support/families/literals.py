@@ -9,7 +9,6 @@ from attrs import evolve, frozen
 from table_mutations import changes
 
 from interlock.fsm.table import DeclarationError, Edge, Table
-from interlock.parsers.families.literal_reader import LiteralReader
 from interlock.parsers.families.literals import (
     ELEMENTS,
     FUNCTION_GEMMA,
@@ -17,6 +16,7 @@ from interlock.parsers.families.literals import (
     LITERALS,
     PYTHON,
     LiteralPart,
+    LiteralReader,
     LiteralStep,
     Notation,
 )

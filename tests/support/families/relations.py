@@ -22,6 +22,7 @@ from recovery.notation import Item, run
 from interlock.fsm.table import State
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, Family, FamilyParser, family
+from interlock.parsers.families.family import MAX_LENGTH
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.patterns import example, wild
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
@@ -214,23 +215,22 @@ def _meaningless(read_as: Family, name: str, state: State[Trigger, Effect], begi
 
 
 @define
-class _ReadingNeutral(FamilyParser):
-    """Records the states in which the neutral text is read."""
+class Firing(FamilyParser):
+    """Records the rows that fire, each with its text."""
 
-    states: set[str] = field(factory=set, init=False)
+    fired: list[tuple[str, Trigger, str]] = field(factory=list, init=False)
 
     def _fire(self, trigger: Trigger, text: str) -> bool:
-        if NEUTRAL in text:
-            self.states.add(self._state.name)
+        self.fired.append((self._state.name, trigger, text))
         return super()._fire(trigger, text)
 
 
 @cache
 def _states_of_neutral(name: str, text: str) -> frozenset[str]:
     """Return the states in which the neutral text in a text is read: text that waits may be read again."""
-    reader = _ReadingNeutral(family(name, "qwen3"), READ_AS)
+    reader = Firing(family(name, "qwen3"), READ_AS)
     run(reader, [Chunk(text=text)])
-    return frozenset(reader.states)
+    return frozenset(state for state, _, written in reader.fired if NEUTRAL in written)
 
 
 def _read_in(state: State[Trigger, Effect]) -> Iterator[State[Trigger, Effect]]:
@@ -335,3 +335,33 @@ def _nexts(read_as: Family, name: str) -> Iterator[str]:
     yield f', "arguments": {{"s": "{end}"}}}}{end}Then.'
     yield f'"s": {{"v": "{end}"}}}}{end}Then.'
     yield from _afters(read_as, name)
+
+
+def fired_by(name: str) -> frozenset[tuple[str, Trigger]]:
+    """Return the edges that texts of a family fire, up to one step beyond each condition of the parser.
+
+    Each text is read at once, and its last step letter by letter; the text that leads to a condition, letter by letter too.
+    """
+    fired: set[tuple[str, Trigger]] = set()
+
+    def play(*chunks, reason="stop"):
+        reader = Firing(family(name, "qwen3"), READ_AS)
+        run(reader, [Chunk(text=chunk) for chunk in chunks], reason)
+        fired.update((state, trigger) for state, trigger, _ in reader.fired)
+
+    for state, way in walk(name):
+        if state in {*FRAMING.regions["value_ends"], "rehearsed_rest"}:
+            play(way + "x" * MAX_LENGTH)
+            play(way, "x" * MAX_LENGTH)
+        play(way, reason="length")
+        play(*way)
+        for step in steps(name):
+            play(way + step)
+            play(way, *step)
+    return frozenset(fired)
+
+
+def means(state: str, trigger: Trigger) -> bool:
+    """Return whether a trigger is `text`, or has another row than `text` in a state."""
+    rows = FRAMING.states[state].rows
+    return trigger is Trigger.TEXT or rows[trigger] != rows[Trigger.TEXT]

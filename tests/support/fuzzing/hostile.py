@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import httpx
 from attrs import frozen
 from live.mcp_servers import plain, running
-from live.raw_socket import DEFLATE, MIB, framed, raw_socket
+from live.sockets import DEFLATE, MIB, framed, raw_socket
 from live.watched import PATIENCE, Watch, serving
 from websockets.frames import Opcode
 

@@ -9,17 +9,14 @@ One table declares the framing of all families; a family is data: its markers an
     effects             carries out the effects of the framing, and counts the tokens of a turn
     state_markers       the markers of a state, as one regular expression
     patterns            finds the next marker, or the beginning of one
-    active_item         the open item, and the open call
-    literals            the grammar of literals, as a table, and its notations
-    literal_reader      from the text of a literal to JSON
+    literals            the grammar of literals as a table, its notations, and their reader
     response_template   from the template of a checkpoint to a family
-    envelope            the JSON object around a call
     parameter_values    from the text of a parameter to JSON
     reference_encoders  writes items as a model of a family does
 """
 
-from interlock.parsers.families.active_item import ParserSettings
 from interlock.parsers.families.catalog import DEFAULT_REASONING, DISTINCT, OTHER_NAMES, REASONINGS, SYNTAXES, family, has_family
+from interlock.parsers.families.effects import ParserSettings
 from interlock.parsers.families.family import Family, ReasoningSyntax, Syntax
 from interlock.parsers.families.parameter_values import Schemas
 from interlock.parsers.families.parser import FamilyParser

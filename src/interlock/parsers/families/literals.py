@@ -1,27 +1,40 @@
-"""The grammar of literals as a table: arguments in a notation other than JSON, converted to JSON as they arrive.
+"""Literals: arguments in a notation other than JSON, converted to JSON as they arrive.
 
 A literal is an object of members. `f(a=1, b=['x'])` in Python, `f{a:1,b:[<|"|>x<|"|>]}` and nested elements,
 `<a>1</a><b><item>x</item></b>`, have the same members, and one table reads all three. A `Notation` describes a notation.
 
-The triggers are the parts of a literal, which `interlock.parsers.families.literal_reader` finds. Every state has a row for every
-trigger, so any text can be read (rule R20); a part that is out of place breaks the literal.
+The triggers are the parts of a literal, which `LiteralReader` finds. Every state has a row for every trigger, so any text can be
+read (rule R20); a part that is out of place breaks the literal. The table is compiled for each notation and kind of bracket, so
+most signs take one lookup, and the text between two signs takes one search.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from ast import literal_eval
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import orjson
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
-from interlock.fsm.table import Edge, Table
-from interlock.parsers.families.parameter_values import ANY, STRING, Schema, convert, quote_json
+from interlock.fsm.table import Edge, State, Table
+from interlock.parsers.families.parameter_values import (
+    ANY,
+    ESCAPED,
+    PYTHON_ESCAPES,
+    PYTHON_WORDS,
+    STRING,
+    Schema,
+    convert,
+    escape_json,
+    quote_json,
+)
+from interlock.parsers.families.patterns import SearchFunction, alternatives
 
 
 class LiteralPart(StrEnum):
@@ -191,15 +204,14 @@ LITERALS: Final = Table(
 
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,17}")
 _NUMBER: Final = re.compile(r"([+-]?)\s*([0-9.][\w.+-]*)")
-_WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 
 
 def _python(text: str, schema: Schema) -> str:  # noqa: ARG001 - Python shows the type
     """Return a word or number of Python as JSON, and any other text as a string."""
     if _INTEGER.fullmatch(text):
         return text
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in PYTHON_WORDS:
+        return PYTHON_WORDS[text]
     number = _NUMBER.fullmatch(text)
     return (number and _number("".join(number.groups()))) or quote_json(text)
 
@@ -300,3 +312,548 @@ GEMMA: Final = Notation(
 )
 FUNCTION_GEMMA: Final = evolve(GEMMA, quotes=("<escape>",))
 ELEMENTS: Final = Notation(_text, namespace="]<]minimax[>[")
+
+
+Stop: TypeAlias = Literal["", "marker", "ended", "broken"]
+"""Why the reader stopped: it needs more text, a marker may begin here, the literal is complete, or it is invalid here."""
+
+
+_BLANK, _ESCAPED, _PLAIN, _QUOTE, _STRAY, _WORD = _P.BLANK, _P.ESCAPE, _P.PLAIN, _P.QUOTE, _P.STRAY, _P.WORD
+_OUTSIDE: Final = frozenset({_P.WORD, _P.BETWEEN})
+"""The parts of text outside of elements without children, which no tag ends."""
+_BLANKS: Final = frozenset(filter(str.isspace, map(chr, range(0x3001))))
+"""White space of Unicode."""
+_HEX: Final = "[0-9a-fA-F]"
+_PARTIAL: Final = (
+    rf"[0-7]{{0,2}}|x{_HEX}?|u{_HEX}{{0,3}}|u[dD][89abAB]{_HEX}{{2}}(?:\\(?:u(?:[dD](?:[c-fC-F]{_HEX}?)?)?)?)?|U{_HEX}{{0,7}}"
+    r"|N(?:\{[^}\n]{0,64})?|\r"
+)
+"""The beginning of an escape, after its backslash."""
+_ESCAPE: Final = (
+    rf"\\(?:(?:{_PARTIAL})\Z|\r\n|[0-7]{{1,3}}|x{_HEX}{{2}}|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}"
+    rf"|U{_HEX}{{8}}|N\{{[^}}\n]{{1,64}}\}}|(?s:.))"
+)
+"""An escape, or the beginning of one at the end of the text."""
+_PARTIAL_ESCAPE: Final = re.compile(rf"\\(?:{_PARTIAL})")
+_TAG: Final = r"[^<>\s/][^<>\n]{0,255}"
+
+
+@lru_cache(maxsize=256)
+def _unescape(escape: str) -> str:
+    """Return the text of a Python escape, or the escape itself if it is invalid."""
+    if escape[1:2] not in PYTHON_ESCAPES:
+        return escape
+    try:
+        text = str(literal_eval(f"'{escape}'"))
+    except (SyntaxError, ValueError):
+        return escape
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@frozen(eq=False)
+class _Signs:
+    """The signs that count in a state: the brackets, quotes, … of the notation, and the markers that end the literal.
+
+    Args:
+        parts: Which part each sign of the notation is, except for escapes and tags.
+        letters: Which part each sign of one letter is, and each space and line feed outside of strings; None for the letters that
+            begin something longer or undecided: another sign, a quote, a marker, an escape, a tag or other white space.
+        match: Matches what such a letter begins, in one of these groups; a letter in none of them is text.
+            `beginning`: the beginning of a sign or marker at the end of the text, perhaps a whole one.
+            `sign`: any other sign or marker.
+            `escape`, `tag`: each may be incomplete at the end of the text.
+            `blank`: white space.
+        text_end: Finds the end of a run of text.
+        stops: The markers that end the literal.
+        text_part: Which part a run of text is; None where its schema decides that.
+        raw_text_end: Finds what stops text from passing through unchanged; None where none passes.
+    """
+
+    parts: Mapping[str, LiteralPart]
+    letters: Mapping[str, LiteralPart | None]
+    match: SearchFunction
+    text_end: SearchFunction
+    stops: frozenset[str]
+    text_part: LiteralPart | None
+    raw_text_end: SearchFunction | None
+
+
+def _signs(
+    parts: Mapping[str, LiteralPart],
+    stops: frozenset[str],
+    *,
+    text_part: LiteralPart | None = _WORD,
+    ends: str = "",
+    escape: str = "",
+    tag: str = "",
+    blank: LiteralPart = _BLANK,
+) -> _Signs:
+    """Compile signs.
+
+    Args:
+        parts: Which part each sign is.
+        stops: The markers that end the literal.
+        text_part: Which part a run of text is.
+        ends: The letters that end a run besides the first letters of signs and markers, for a class of a regular expression.
+        escape: The pattern of an escape; its first letter is quoted with a backslash.
+        tag: The pattern of a tag, likewise.
+        blank: Which part white space is.
+    """
+    texts = sorted({*parts, *stops}, key=len, reverse=True)
+    undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
+    letters: dict[str, LiteralPart | None] = (
+        {} if text_part is _PLAIN else {**dict.fromkeys(_BLANKS, None if blank is _BLANK else blank), " ": blank, "\n": blank}
+    )
+    letters |= {text: part for text, part in parts.items() if not text[1:]} | dict.fromkeys(undecided)
+    firsts = re.escape("".join(sorted({*undecided, *(text[0] for text in texts)})))
+    beginnings = "|".join(alternatives([text[:-1] for text in texts if text[1:]]))
+    groups = {
+        "beginning": beginnings and rf"(?:{beginnings})\Z",
+        "sign": "|".join(map(re.escape, texts)),
+        "escape": escape,
+        "tag": tag,
+        "blank": "" if text_part is _PLAIN else rf"\s[^\S{firsts}]*",
+    }
+    match = re.compile("|".join([*(f"(?P<{name}>{group})" for name, group in groups.items() if group), "(?s:.)"])).match
+    passes = re.compile(f"[{ESCAPED}{firsts}]").search if text_part is _PLAIN else None
+    return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, text_part, passes)
+
+
+def _signs_outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
+    """Return the signs in an object or list, by the state, except for those in strings.
+
+    Args:
+        dialect: The notation.
+        stops: The markers that end the literal.
+        closing: The bracket that closes the object or list; empty at the start.
+        nested: Whether it is in another one.
+    """
+    in_list = nested and closing != "}"
+    parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(dialect.all_quotes, _P.QUOTE)}
+    for opening, other in dialect.brackets.items():
+        parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, other: _P.STRAY}
+    if not closing:
+        return {"start": _signs(dict.fromkeys([*parts, *dialect.outer_brackets], _P.OBJECT), stops)}
+    parts |= {closing: _P.CLOSE if nested else _P.END}
+    colons = dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
+    in_key, in_value = _signs(parts | colons, stops, ends=r"\s"), _signs(parts, stops)
+    signs: dict[str, _Signs] = dict.fromkeys(("member", "key", "keyed"), in_key)
+    signs |= dict.fromkeys(("value", "item", "word", "after"), in_value)
+    if dialect.is_lenient:
+        signs["key"] = _signs(parts | colons, stops, blank=_WORD)
+        signs["after"] = in_value if in_list else _signs(parts | colons, stops, text_part=_P.NEXT_KEY, ends=r"\s")
+    return signs
+
+
+@lru_cache(maxsize=64)
+def _signs_inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
+    """Return the signs in a string, by the state."""
+    escapes = dialect.escapes or quote in dialect.other_quotes
+    parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if escapes else ""
+    breaks = {"\n": _P.BREAK} if escapes and len(quote) == 1 else {}
+    in_string = _signs(parts | breaks, frozenset(), escape=escape, text_part=_PLAIN)
+    return {
+        "string": in_string,
+        "quoted key": evolve(in_string, raw_text_end=None),
+        "torn_string": _signs(parts, stops, escape=escape, text_part=_PLAIN),
+    }
+
+
+@lru_cache(maxsize=64)
+def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
+    """Return the signs of a dialect of elements, by the state."""
+    others = f"{namespace}<"[1:]
+    opening = re.escape(namespace[0]) + "".join(f"(?:{re.escape(letter)}" for letter in others)
+    tag = rf"{opening}/?(?:{_TAG}(?:>|\Z)|\Z)" + r"|\Z)" * len(others)
+    inside = _signs({}, frozenset(), tag=tag, text_part=_PLAIN)
+    return {
+        "start": _signs({">": _P.ELEMENTS}, frozenset()),
+        "after": _signs({}, stops, tag=tag, text_part=_P.BETWEEN),
+        "element": _signs({}, stops, tag=tag, text_part=None),
+        "word": evolve(inside, raw_text_end=None),
+        "string": inside,
+    }
+
+
+_OPEN: Final = Schema({"type": "any"})
+"""The schema of a member of an inner object, or item of an inner list, that has none: it is what it looks like."""
+
+_Act: TypeAlias = Callable[["LiteralReader", str], None]
+_ReaderEdge: TypeAlias = tuple[_Act, State[LiteralPart, LiteralStep], "_ReaderState | None"]
+"""An edge: what it does with the text of its part, its state, and the place there; None if that depends on the text."""
+
+
+@frozen(eq=False)
+class _ReaderState:
+    """A state of the table in one kind of brackets.
+
+    Args:
+        state: The state.
+        signs: The signs that count there.
+        moves: The edges, by part.
+        letters: The edges of letters that are signs; None for the letters whose part depends on more text.
+    """
+
+    state: State[LiteralPart, LiteralStep]
+    signs: _Signs
+    moves: dict[LiteralPart, _ReaderEdge] = field(factory=dict[LiteralPart, _ReaderEdge])
+    letters: dict[str, _ReaderEdge | None] = field(factory=dict[str, _ReaderEdge | None])
+
+
+_ReaderStates: TypeAlias = Mapping[tuple[str, str], _ReaderState]
+"""The places in an object or list, by the state and the quote of a string, which is empty outside of one."""
+
+
+@lru_cache(maxsize=256)
+def _places(
+    start: State[LiteralPart, LiteralStep], dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool
+) -> _ReaderStates:
+    """Compile the table for an object or list.
+
+    Args:
+        start: The initial state of the table.
+        dialect: The notation.
+        stops: The markers that end the literal.
+        closing: The bracket that closes the object or list; empty at the start, and in a dialect of elements.
+        nested: Whether it is in another one.
+    """
+    states = [start]
+    for state in states:
+        states.extend({dest for dest, _ in state.rows.values()}.difference(states))
+    by_name = {state.name: state for state in states}
+    is_of_elements = bool(dialect.namespace)
+    outside = (
+        _signs_of_elements(dialect.namespace, stops) if is_of_elements else _signs_outside(dialect, stops, closing, nested=nested)
+    )
+    signs = {(name, ""): each for name, each in outside.items()}
+    signs |= {(name, quote): each for quote in dialect.all_quotes for name, each in _signs_inside(dialect, stops, quote).items()}
+    places = {key: _ReaderState(by_name[key[0]], each) for key, each in signs.items()}
+    for (_, quote), place in places.items():
+        for part, (dest, steps) in place.state.rows.items():
+            after = places.get((dest.name, quote)) or places.get((dest.name, ""))
+            place.moves[part] = LiteralReader.act(part, steps), dest, after if _LEVELING.isdisjoint(steps) else None
+        place.letters.update(
+            (letter, None if part is None else place.moves[part]) for letter, part in place.signs.letters.items()
+        )
+    return places
+
+
+_LEVELING: Final = frozenset({LiteralStep.OPEN, LiteralStep.CLOSE})
+"""The steps that change the innermost object or list."""
+
+
+@define
+class _Level:
+    """An open object or list.
+
+    Args:
+        closing: What closes it in its notation.
+        bracket: What closes it in JSON.
+        schema: Its schema.
+        places: The places in it.
+        separator: The sign before its next member in JSON.
+    """
+
+    closing: str
+    bracket: str
+    schema: Schema
+    places: _ReaderStates
+    separator: str = ""
+
+
+@define(eq=False)
+class LiteralReader:
+    """Reads one literal.
+
+    Args:
+        dialect: Its notation.
+        stops: The markers that end it outside of strings, and in a string with a line break that the notation does not allow.
+        schema: The schema of its value.
+        start: The initial state of the table.
+    """
+
+    _dialect: Notation
+    _stops: frozenset[str]
+    _schema: Schema
+    _start: State[LiteralPart, LiteralStep] = LITERALS.states[LITERALS.initial]
+    _levels: list[_Level] = field(factory=list[_Level])
+    _pending: list[str] = field(factory=list[str])
+    """Text that is read but not yet written, as it arrived."""
+    _word: list[str] = field(factory=list[str])
+    """The key or value in the pending text, without its quotes and white space."""
+    _key: str = ""
+    """The key of the value that follows."""
+    _closing: str = ""
+    """The quote or tag that ends the string or element."""
+    stray: list[str] = field(factory=list[str])
+    """Text between elements, for a message after the call."""
+    _is_raw: bool = False
+    """Whether the string has no escapes."""
+    _out: list[str] = field(factory=list[str])
+    _place: _ReaderState = field(init=False)
+    _stop: Stop = ""
+
+    def __attrs_post_init__(self) -> None:
+        """Begin at the start."""
+        self._place = _places(self._start, self._dialect, self._stops, "", nested=False)[self._start.name, ""]
+
+    @property
+    def passes(self) -> SearchFunction | None:
+        """Finds what stops text from passing through unchanged; None outside of a string."""
+        return self._place.signs.raw_text_end
+
+    def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
+        """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
+        place, end = self._place, len(text)
+        passes = place.signs.raw_text_end
+        if passes is not None and passes(text, at) is None:
+            return text[at:], end, ""
+        stop: Stop = self._stop
+        move: _ReaderEdge | None
+        while at < end and not stop:
+            taken = text[at]
+            if taken not in place.letters:
+                signs = place.signs
+                found = signs.text_end(text, at)
+                taken = text[at:] if found is None else text[at : found.start()]
+                move = place.moves[signs.text_part or self._run(signs)]
+            elif (move := place.letters[taken]) is None:
+                part, taken = self._part(place.signs, text, at, final=final)
+                if part is None:
+                    stop = "marker" if taken else ""
+                    break
+                move = place.moves[part]
+            act, dest, after = move
+            act(self, taken)
+            if after is not None:
+                place = after
+            elif dest.rows:
+                place = self._place_in(dest)
+            else:
+                stop = self._stop = "broken" if dest.name == "broken" else "ended"
+                if stop == "broken":
+                    break
+            at += len(taken)
+        self._place = place
+        return self._take(), at, stop
+
+    def _place_in(self, state: State[LiteralPart, LiteralStep]) -> _ReaderState:
+        places = self._levels[-1].places
+        return places.get((state.name, "")) or places[state.name, self._closing]
+
+    def end(self) -> str:
+        """Complete the literal at a marker that ends it, where that is allowed, or return its pending text."""
+        if not self._stop and self._place.state.name in self._closing_states():
+            self._fire(_P.END)
+            while self._levels:
+                self._close("")
+        return self.spill()
+
+    def _closing_states(self) -> Container[str]:
+        """Return the states in which a marker closes what is open."""
+        if self._dialect.is_lenient:
+            return ("after", "word")
+        return ("after",) if self._dialect.namespace and len(self._levels) == 1 else ()
+
+    def spill(self) -> str:
+        """Return the pending text of an incomplete literal, unchanged."""
+        if not self._stop:
+            self._fire(_STRAY)
+        return self._take()
+
+    def _fire(self, part: LiteralPart) -> None:
+        """Fire an edge to the end of the literal."""
+        act, _, _ = self._place.moves[part]
+        self._stop = "ended"
+        act(self, "")
+
+    def _take(self) -> str:
+        out = "".join(self._out)
+        self._out.clear()
+        return out
+
+    def _part(self, signs: _Signs, text: str, at: int, *, final: bool) -> tuple[LiteralPart | None, str]:
+        """Return the next part with its text, or None with the marker, which is empty if more text decides what it is."""
+        found = signs.match(text, at)
+        assert found is not None  # noqa: S101 - it matches any letter
+        taken, is_last = found.group(), not final and found.end() == len(text)
+        match found.lastgroup:
+            case "blank":
+                return _BLANK, taken
+            case "tag":
+                return self._tag(signs, taken, is_last=is_last)
+            case "escape" if not (is_last and _PARTIAL_ESCAPE.fullmatch(taken)):
+                return _ESCAPED, taken
+            case "escape" | "beginning" if is_last:
+                return None, ""
+            case _:
+                part = signs.parts.get(taken)
+                if part is None and taken not in signs.stops:
+                    part = self._run(signs)
+                    if part is not _PLAIN and taken[0].isspace():
+                        part, taken = _BLANK, taken[0]
+                elif part is _QUOTE:
+                    part = self._quote(taken)
+                return part, taken
+
+    def _quote(self, quote: str) -> LiteralPart:
+        """Return which part a quote is: it begins a string only where a value or key begins, except for a prefix."""
+        word = "".join(self._word)
+        if not word or word in self._dialect.prefixes:
+            self._closing = quote
+            return _QUOTE
+        if quote in self._dialect.other_quotes:
+            return _WORD
+        return _P.LATE_QUOTE if self._dialect.is_lenient else _STRAY
+
+    def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[LiteralPart | None, str]:
+        """Return which part a tag is; if it has no meaning, its first letter is text."""
+        opening = f"{self._dialect.namespace}<"
+        is_whole = text.endswith(">") and text.startswith(opening)
+        if text == self._closing and signs.text_part not in _OUTSIDE:
+            return _P.UNQUOTE, text
+        if is_last and (self._closing.startswith(text) if signs.text_part is _PLAIN else not is_whole):
+            return None, ""
+        if signs.text_part is _PLAIN or not is_whole:
+            return (_STRAY if signs.text_part is _P.BETWEEN else self._run(signs)), text[0]
+        if text == self._levels[-1].closing:
+            return _P.UNTAG, text
+        return _STRAY if text.startswith(f"{opening}/") else _P.TAG, text
+
+    def _run(self, signs: _Signs) -> LiteralPart:
+        """Return which part text without signs is."""
+        return signs.text_part or (_PLAIN if (self._value_schema().types or STRING) == STRING else _WORD)
+
+    def _value_schema(self) -> Schema:
+        """Return the schema of the value that follows."""
+        level = self._levels[-1]
+        schema = level.schema.item if level.bracket == "]" else level.schema.member(self._key)
+        return _OPEN if len(self._levels) > 1 and not schema.schema else schema
+
+    def _open(self, text: str) -> None:
+        namespace, is_nested = self._dialect.namespace, bool(self._levels)
+        schema = self._value_schema() if is_nested else self._schema
+        if is_nested:
+            self._begin_value()
+        is_list = is_nested and (self._is_list(text, schema) if namespace else text != "{")
+        closing = self._closing if namespace else self._dialect.all_brackets[text]
+        places = _places(self._start, self._dialect, self._stops, "" if namespace else closing, nested=is_nested)
+        self._levels.append(_Level(closing, "]" if is_list else "}", schema, places))
+        self._out.append("[" if is_list else "{")
+        self._clear()
+
+    def _close(self, _text: str) -> None:
+        self._out.append(self._levels.pop().bracket)
+        self._clear()
+
+    def _hold(self, text: str) -> None:
+        self._pending.append(text)
+
+    def _note(self, text: str) -> None:
+        self._pending.append(text)
+        self._word.append(text)
+
+    def _note_escape(self, text: str) -> None:
+        self._pending.append(text)
+        self._word.append(_unescape(text))
+
+    def _drop(self, _text: str) -> None:
+        """Drop the word before a string, which says whether the string has escapes."""
+        self._is_raw = "r" in "".join(self._word).lower()
+        self._clear()
+
+    def _write_key(self, _text: str) -> None:
+        key, text = "".join(self._word), "".join(self._pending).strip()
+        self._begin_member(text if text == key.strip() else key)  # white space belongs only to a quoted key
+        self._clear()
+
+    def _write_value(self, _text: str) -> None:
+        word = "".join(self._word)
+        schema = self._value_schema()
+        self._begin_value()
+        self._out.append(self._dialect.convert(word if self._dialect.namespace else word.strip(), schema))
+        self._clear()
+
+    def _begin_string(self, _text: str) -> None:
+        self._begin_value()
+        self._out.append(f'"{escape_json("".join(self._word))}')
+        self._clear()
+
+    def _write(self, text: str) -> None:
+        self._out.append(escape_json(text))
+
+    def _write_escape(self, text: str) -> None:
+        self._out.append(escape_json(text if self._is_raw else _unescape(text)))
+
+    def _seal(self, _text: str) -> None:
+        self._out.append('"')
+        self._is_raw = False
+
+    def _enter(self, text: str) -> None:
+        """Begin an element: the member of an object, or an item of a list, with any tag."""
+        self._clear()
+        namespace = self._dialect.namespace
+        name = text.removeprefix(f"{namespace}<").removesuffix(">")
+        self._closing = f"{namespace}</{name}>"
+        if self._levels[-1].bracket == "}":
+            self._begin_member(name)
+
+    def _set_aside(self, text: str) -> None:
+        self.stray += [*self._pending, text]
+        self._clear()
+
+    def _spill(self, _text: str) -> None:
+        self._out.extend(self._pending)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._pending.clear()
+        self._word.clear()
+
+    def _begin_member(self, key: str) -> None:
+        level = self._levels[-1]
+        self._key = key
+        self._out.append(f"{level.separator}{quote_json(key)}:")
+        level.separator = ","
+
+    def _begin_value(self) -> None:
+        """Write the comma before a value in a list; in an object, the key already has it."""
+        level = self._levels[-1]
+        if level.bracket == "]":
+            self._out.append(level.separator)
+            level.separator = ","
+
+    def _is_list(self, tag: str, schema: Schema) -> bool:
+        """Return whether an element is a list, of which this tag begins the first child."""
+        types = schema.types
+        return "array" in types or (types <= ANY and tag == f"{self._dialect.namespace}<item>")
+
+    _ACTIONS: ClassVar[Mapping[LiteralStep | tuple[LiteralStep, LiteralPart], Callable[..., None]]] = {
+        LiteralStep.OPEN: _open,
+        LiteralStep.CLOSE: _close,
+        LiteralStep.HOLD: _hold,
+        LiteralStep.NOTE: _note,
+        (LiteralStep.NOTE, _ESCAPED): _note_escape,
+        LiteralStep.DROP: _drop,
+        LiteralStep.KEY: _write_key,
+        LiteralStep.VALUE: _write_value,
+        LiteralStep.STRING: _begin_string,
+        LiteralStep.WRITE: _write,
+        (LiteralStep.WRITE, _ESCAPED): _write_escape,
+        LiteralStep.SEAL: _seal,
+        LiteralStep.ENTER: _enter,
+        LiteralStep.ASIDE: _set_aside,
+        LiteralStep.SPILL: _spill,
+    }
+    """What carries out each step, or the step for a part."""
+
+    @classmethod
+    def act(cls, part: LiteralPart, steps: Sequence[LiteralStep]) -> _Act:
+        """Return what carries out the steps for a part."""
+        acts = [cls._ACTIONS.get((step, part)) or cls._ACTIONS[step] for step in steps]
+
+        def act(reader: LiteralReader, text: str) -> None:
+            for each in acts:
+                each(reader, text)
+
+        return acts[0] if len(acts) == 1 else act

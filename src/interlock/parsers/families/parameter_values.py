@@ -244,15 +244,16 @@ _OPENING: Final = frozenset("[{(")
 _LONGEST_LITERAL: Final = 1 << 16
 """The maximum length of a Python literal, because reading one costs much more than reading JSON."""
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES: Final = frozenset("\n\r\\'\"abfnrtv01234567xuUN")
+PYTHON_ESCAPES: Final = frozenset("\n\r\\'\"abfnrtv01234567xuUN")
+"""The characters after the backslash that begin a Python escape."""
 
 
 def _keep_unknown(escape: re.Match[str]) -> str:
     """Double the backslash of an escape that Python does not have, and would warn about."""
-    return escape[0] if escape[1] in _ESCAPES else f"\\{escape[0]}"
+    return escape[0] if escape[1] in PYTHON_ESCAPES else f"\\{escape[0]}"
 
 
-_WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+PYTHON_WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 
 
 def _literal(node: ast.expr) -> str:
@@ -267,10 +268,10 @@ def _literal(node: ast.expr) -> str:
             text = f"{{{','.join(f'{_key(key)}:{_literal(value)}' for key, value in pairs)}}}"
         case ast.List(items) | ast.Tuple(items):
             text = f"[{','.join(map(_literal, items))}]"
-        case ast.Name(name) if name in _WORDS:
-            text = _WORDS[name]
+        case ast.Name(name) if name in PYTHON_WORDS:
+            text = PYTHON_WORDS[name]
         case ast.Constant(bool() | None as value):
-            text = _WORDS[str(value)]
+            text = PYTHON_WORDS[str(value)]
         case ast.Constant(str(value)):
             text = quote_json(value)
         case ast.Constant(int() | float() as number):
@@ -284,7 +285,7 @@ def _literal(node: ast.expr) -> str:
 
 def _any(text: str) -> str | None:
     """Return the text if it is JSON, or the JSON of a word, dictionary or list of Python, as templates write them."""
-    return _WORDS.get(text) or _json_or_python(text, object, (ast.Dict, ast.List, ast.Tuple))
+    return PYTHON_WORDS.get(text) or _json_or_python(text, object, (ast.Dict, ast.List, ast.Tuple))
 
 
 def _key(node: ast.expr | None) -> str:

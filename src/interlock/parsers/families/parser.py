@@ -18,12 +18,10 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
 from interlock.parsers.chunk import Chunk, Recoveries, wrong_chunk
-from interlock.parsers.families.active_item import ParserSettings
-from interlock.parsers.families.effects import Effects, TokenCounter
-from interlock.parsers.families.envelope import MAX_LENGTH, NameMatch, after_name, read_name
-from interlock.parsers.families.family import Family, TurnStart
+from interlock.parsers.families.effects import Effects, ParserSettings, TokenCounter
+from interlock.parsers.families.family import MAX_LENGTH, Family, NameMatch, TurnStart, after_name, read_envelope
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
-from interlock.parsers.families.literal_reader import LiteralReader, Stop
+from interlock.parsers.families.literals import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escape_json
 from interlock.parsers.families.patterns import SearchFunction
 from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
@@ -287,7 +285,7 @@ class FamilyParser:
     def _read_envelope(self, *, final: bool) -> bool:
         """Read text that may begin an envelope; returns whether there is more to do."""
         text, header = self._text[self._at :], self._effects.header
-        match = read_name(header + text)
+        match = read_envelope(header + text)
         if match is None:
             self._consume(Trigger.TEXT, text)
         elif not match.name:

@@ -137,7 +137,7 @@ def stream_graphs() -> Mapping[str, Graph]:
     """Return the graphs of all lifecycles and of harmony's framing, by name."""
     from interlock.diagram import draw
     from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
-    from interlock.parsers.harmony_framing import HARMONY
+    from interlock.parsers.harmony import HARMONY
 
     graphs = (draw(RESPONSE), *map(draw, LIFECYCLES.values()), draw(HARMONY))
     return {graph.name: graph for graph in graphs}

@@ -9,12 +9,12 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from interlock.events.items import ITEMS
 from interlock.events.json import as_text, clean, members, parse
 from interlock.parsers.chunk import Entry
-from interlock.parsers.harmony_vocabulary import vocabulary
+from interlock.parsers.harmony import vocabulary
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.engines.prompt import SERVER_CALLS
 from interlock.serving.requests.input_items import JsonItem, text_of
@@ -34,7 +34,7 @@ NO_TOOL: Final = frozenset({None, "", "assistant", "user", "all"})
 
 def encoding() -> HarmonyEncoding:
     """Return the encoding of gpt-oss, which the parser shares; the first call takes 0.2 seconds and 50 MB."""
-    return cast("HarmonyEncoding", vocabulary().encoding)
+    return vocabulary().encoding
 
 
 async def encode_text(text: str, yielder: Yielder) -> AsyncGenerator[list[int], None]:

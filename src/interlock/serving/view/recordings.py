@@ -11,8 +11,7 @@ from interlock.events.json import dumps
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import Chunk, HarmonyParser, Routing
-from interlock.parsers.harmony_framing import HarmonyTrigger
-from interlock.parsers.harmony_vocabulary import vocabulary
+from interlock.parsers.harmony import HarmonyTrigger, vocabulary
 from interlock.serving.engines.recordings import Recording, ReplayStep, replay_steps
 from interlock.serving.view.trace import Line, Trace
 

@@ -10,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from live.chunk_shapes import SHAPES, WEATHER, call, chunk
-from live.dialects import post_chat, post_message
 from live.upstream import CUT, PATIENCE, STALL, Reply, ScriptedUpstream, event, gateway, serve_upstream, stream
-from live.wire import bodies
+from live.wire import bodies, post_chat, post_message
 
 from interlock.serving.build import build
 from interlock.serving.engines.shortcut import Shortcut

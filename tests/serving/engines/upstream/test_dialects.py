@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 from live.chunk_shapes import SHAPES, call, chunk
-from live.dialects import chunks_of, folded_completion, folded_message, messages_of, post_chat, post_message
 from live.upstream import failure, gateway, stream
+from live.wire import chunks_of, folded_completion, folded_message, messages_of, post_chat, post_message
 
 PARAMETERS = {"type": "object", "properties": {"word": {"type": "string"}}}
 LOOK_UP = {"name": "look_up", "description": "Look a word up.", "input_schema": PARAMETERS}

@@ -7,8 +7,17 @@ import httpx
 import pytest
 from attrs import evolve
 from fuzzing.campaign import broken_by
-from fuzzing.chunk_streams import ChunkStream, Piece, chunk_streams, from_json, to_json, well_formed
-from fuzzing.gateway_campaign import BODY, GatewayProber, judge
+from fuzzing.gateway_campaign import (
+    BODY,
+    ChunkStream,
+    GatewayProber,
+    Piece,
+    chunk_streams,
+    from_json,
+    judge,
+    to_json,
+    well_formed,
+)
 from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from live.upstream import CUT, Reply, gateway
 

@@ -80,11 +80,6 @@ def test_no_field_of_a_refusal_has_the_key(passes, caplog):
     assert KEY not in caplog.text + listing.text
 
 
-def test_a_key_at_the_end_of_a_long_message_is_not_cut_in_two():
-    with gateway(failure(400, {"error": "x" * 1990 + KEY}), key=KEY) as (url, _):
-        assert post(url).json()["error"]["message"] == "x" * 1990 + "***"
-
-
 def test_a_cookie_of_one_answer_is_not_sent_with_the_next_request():
     with gateway(Reply(GOOD.body, 200, {**GOOD.headers, "set-cookie": "session=alice; Path=/"})) as (url, upstream):
         for _ in range(2):
@@ -117,26 +112,6 @@ def test_a_redirect_is_said_and_neither_followed_nor_retried(status):
     message = f"The upstream server redirects to another address (status {status}), and the gateway does not follow."
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_redirect")
     assert (answer.json()["error"]["message"], len(upstream.bodies), other.requests) == (message, 1, [])
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (
-            {"detail": [{"type": "missing", "loc": ["body", "model"], "msg": "Field required"}, {"msg": "And more"}]},
-            "body.model: Field required; And more",
-        ),
-        ({"error": {"message": {"detail": "Nested."}}}, "Nested."),
-        ({"error": {"message": ["One.", "Two."]}}, "One.; Two."),
-        ({"error": ["One.", {"message": "Two."}]}, "One.; Two."),
-        ({"detail": {"reason": 7}}, '{"reason":7}'),
-        ({"error": {}, "detail": "Here."}, "Here."),
-        ({"message": "Plain."}, "Plain."),
-    ],
-)
-def test_a_list_or_an_object_is_read_as_a_message(body, message):
-    with gateway(failure(400, body)) as (url, _):
-        assert post(url).json()["error"]["message"] == message
 
 
 # The parser of events.

@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 from fuzzing.bodies import COLLIDING, MODEL, conversations
-from fuzzing.strict_chat import GOOD, StrictChat, faults
+from fuzzing.request_campaign import GOOD, StrictChat, faults
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.upstream import serve_upstream

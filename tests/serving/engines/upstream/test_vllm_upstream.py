@@ -2,9 +2,8 @@
 
 import httpx
 import pytest
-from live.dialects import messages_of
 from live.upstream import PATIENCE, Reply, event, failure, gateway, stream
-from live.wire import bodies
+from live.wire import bodies, messages_of
 
 from interlock.serving.engines.harmony_tokens import encode_framing, encoding
 from interlock.serving.tools.hosting import ToolServers

@@ -5,8 +5,7 @@ import json
 
 import fake_vllm as fake
 import pytest
-from fake_vllm import Serving, outputs
-from live.plugged import client_of
+from fake_vllm import Serving, client_of, outputs
 
 from interlock.serving.requests.input_items import SUMMARIZE, summary_message
 from interlock.verify.oracle import check

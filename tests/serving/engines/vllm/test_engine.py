@@ -8,11 +8,10 @@ from types import MappingProxyType, SimpleNamespace
 import fake_vllm as fake
 import pytest
 from attrs import evolve
-from fake_vllm import ENCODING, Output, Serving, outputs
+from fake_vllm import ANSWER, BODY, ENCODING, Output, Serving, client_of, outputs
 from live.agents import mcp, servers
 from live.engines import ScriptedTools
 from live.mcp_servers import plain, running
-from live.plugged import ANSWER, BODY, client_of
 from starlette.responses import JSONResponse
 
 from interlock.fsm.deltas import Fail, Run, Succeed

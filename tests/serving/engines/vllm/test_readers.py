@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import fake_vllm as fake
 import pytest
 from attrs import evolve
-from fake_vllm import ENCODING, Completion, Output, Request, Serving, outputs
+from fake_vllm import ANSWER, BODY, ENCODING, Completion, Output, Request, Serving, client_of, outputs
 from hypothesis import given
 from hypothesis import strategies as st
-from live.plugged import ANSWER, BODY, client_of
 from openai_harmony import Author, Conversation, DeveloperContent, Message, Role, ToolDescription
 from recovery.notation import answer, call, items, reasoning
 

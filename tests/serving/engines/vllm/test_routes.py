@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import fake_vllm as fake
 import pytest
-from fake_vllm import Serving, outputs
-from live.plugged import ANSWER, BODY, client_of
+from fake_vllm import ANSWER, BODY, Serving, client_of, outputs
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 

@@ -5,8 +5,7 @@ import json
 
 import fake_vllm as fake
 import pytest
-from fake_vllm import Serving, outputs
-from live.plugged import ANSWER
+from fake_vllm import ANSWER, Serving, outputs
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 from uvicorn.config import WS_PROTOCOLS, Config

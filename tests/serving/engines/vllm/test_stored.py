@@ -4,10 +4,9 @@ import asyncio
 
 import fake_vllm as fake
 import pytest
-from fake_vllm import Serving, outputs
+from fake_vllm import ANSWER, BODY, Serving, client_of, outputs
 from live.agents import servers
 from live.mcp_servers import answer, plain, result, running
-from live.plugged import ANSWER, BODY, client_of
 
 from interlock.serving.engines.vllm import plugin
 

@@ -1,15 +1,54 @@
-"""A Postgres server for tests."""
+"""Stores in tests: a server of Postgres as a process, what tests store, and how they run a scenario."""
 
+import asyncio
 import os
 import shutil
+import socket
 import subprocess
+import tempfile
 import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from live.store_server import StoreServer
+
+from interlock.serving.store.values import StoredResponse
+
+
+class StoreServer:
+    """A server that a test can stop, kill and start again with the same data.
+
+    Args:
+        name: The name of the program, for the folder.
+        environment: Variables that its processes have besides those of the tests.
+    """
+
+    def __init__(self, name, environment=None):
+        self.folder = Path(tempfile.mkdtemp(prefix=f"interlock-{name}-", dir="/tmp"))
+        self.environment = {**os.environ, **(environment or {})}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.process = None
+
+    def signal(self, number):
+        """Send a signal to all processes of the server."""
+        pid = self.process.pid
+        with suppress(OSError):
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for each in [pid, *map(int, children)]:
+                with suppress(ProcessLookupError):
+                    os.kill(each, number)
+
+    def kill(self):
+        self.signal(9)
+        self.process.wait()
+
+    def close(self):
+        """Kill the server, and remove its data."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _binaries():
@@ -110,3 +149,31 @@ class PostgresServer(StoreServer):
     def promote(self):
         """Make a standby the primary."""
         self.query("SELECT pg_promote()")
+
+
+def stored(number, *items, output=()):
+    return StoredResponse({"id": f"resp_{number}", "output": [*output]}, items)
+
+
+def message(number, text="Hello"):
+    return {"id": f"msg_{number}", "type": "message", "content": text}
+
+
+def run(store, scenario):
+    """Run a scenario on a store, and close it."""
+
+    async def main():
+        try:
+            return await scenario(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+# The kinds of stores, as parameters of tests; the fixture `make_store` opens a store of a kind
+
+
+POSTGRES = pytest.param("postgres", marks=needs_postgres)
+SHARED = ["sqlite", POSTGRES]
+KINDS = ["memory", *SHARED]

@@ -1,0 +1,96 @@
+"""A format names its parser, a wrong one is answered with the right one, and plain text is all answer."""
+
+import pytest
+from each import each
+
+from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
+from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, Tagged, parser_for
+
+
+@pytest.mark.parametrize(
+    ("format_", "message"),
+    [
+        ("hermes", r"^'hermes' is a family, not a format: did you mean Tagged\('hermes'\)\?$"),
+        ("deepseek_v3", r"did you mean Tagged\('deepseek_v3'\)\?$"),
+        ("qwen3", r"^'qwen3' is a family's reasoning, not a format: did you mean Tagged\(reasoning_parser='qwen3'\)\?$"),
+        (
+            "chatml",
+            r"^unknown format 'chatml': give 'chat', 'harmony', 'responses', 'text', or Tagged\(FAMILY\) with one of ",
+        ),
+        (None, r"^unknown format 'None'"),
+    ],
+)
+def test_the_error_for_an_unknown_format_suggests_known_ones(format_, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        parser_for(format_, {})
+
+
+OPEN = Open("message", {"phase": "final_answer"})
+
+
+def test_all_text_is_the_answer():
+    parser = PlainParser()
+    assert parser.feed(Chunk([1])) == []
+    assert parser.feed(Chunk([2], "It")) == [OPEN, "It"]
+    assert parser.feed(Chunk([3], " is")) == [" is"]
+    assert parser.end("stop", Usage(input_tokens=4)) == [Close(), EndTurn("stop", Usage(input_tokens=4, output_tokens=3))]
+
+
+def test_a_cut_answer_is_left_open_and_another_turn_can_follow():
+    parser = PlainParser()
+    parser.feed(Chunk((), "It"))
+    assert parser.end("length", Usage(output_tokens=9)) == [EndTurn("length", Usage(output_tokens=9))]
+    assert parser.feed(Chunk((), "is")) == [OPEN, "is"]
+
+
+def test_a_turn_without_text_has_no_item():
+    assert PlainParser().end("stop", Usage()) == [EndTurn("stop", Usage())]
+
+
+def test_log_probabilities_wait_for_their_text():
+    first, second, third = {"token": "\ufffd"}, {"token": "\ufffd"}, {"token": "x"}
+    parser = PlainParser()
+    assert parser.feed(Chunk([1], logprobs=[first])) == []
+    assert parser.feed(Chunk([2], "é", [second])) == [OPEN, Text("é", [first, second])]
+    assert parser.feed(Chunk([3], logprobs=[third])) == []
+    assert parser.end("stop", Usage()) == [Text("", [third]), Close(), EndTurn("stop", Usage(output_tokens=3))]
+
+
+@pytest.mark.parametrize(("format", "kind"), [("harmony", HarmonyParser), ("vllm", ChatParser), ("text", PlainParser)])
+def test_there_is_a_parser_for_each_format(format, kind):  # noqa: A002 - the word of the recordings
+    assert isinstance(parser_for(format, {}), kind)
+
+
+FORMATS = ["chat", "harmony", "responses", "text", Tagged("hermes")]
+
+
+@pytest.mark.parametrize(
+    ("format", "chunk"),
+    [
+        ("chat", Chunk(text="hi")),
+        ("chat", Chunk("hi")),
+        ("harmony", Chunk("hi")),
+        ("responses", Chunk(text="hi")),
+        ("responses", Chunk("hi")),
+        ("text", Chunk(delta={"content": "hi"})),
+        (Tagged("hermes"), Chunk("hi")),
+        (Tagged("hermes"), Chunk(delta={"content": "hi"})),
+    ],
+    ids=str,
+)
+def test_a_chunk_without_what_the_parser_reads_is_refused(format, chunk):  # noqa: A002 - as above
+    reads = {"chat": "delta", "harmony": "token_ids", "responses": "delta"}.get(format, "text")
+    with pytest.raises(TypeError, match=f"^this parser reads a chunk's {reads}, but got Chunk"):
+        parser_for(format, {}).feed(chunk)
+
+
+@each("reason", ["tool_calls", "function_call"])
+@each("format", FORMATS, ids=str)
+def test_a_turn_ends_by_the_finish_reasons_of_chat_completions(format, reason):  # noqa: A002 - as above
+    assert parser_for(format, {}).end(reason, Usage()) == parser_for(format, {}).end("stop", Usage())
+
+
+def test_a_family_parser_shows_its_state():
+    parser = parser_for(Tagged("hermes"), {})
+    parser.feed(Chunk(text="Hi <tool"))
+    assert repr(parser) == "<FamilyParser in 'content'>"

@@ -1,0 +1,144 @@
+"""What the writers make of the text of an item, and which tokens a text came from."""
+
+import json
+
+import pytest
+from each import each
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.parsers.item_writers import Alignment, InputDecoder
+
+LE, END, IN, BARE, NONE = (
+    {"token": "le"},
+    {"token": "</think>"},
+    {"token": "ignored", "bytes": list("é".encode())},
+    {"token": "!\n"},
+    {"token": None},
+)
+
+
+def aligned(*entries):
+    alignment = Alignment()
+    for entry in entries:
+        alignment.add(entry)
+    return alignment
+
+
+def part(entry, text):
+    return {**entry, "token": text, "bytes": list(text.encode()), "top_logprobs": []}
+
+
+def test_a_text_has_the_tokens_that_spell_it():
+    alignment = aligned(LE, END, IN, BARE)
+    assert alignment.find("le") == ("le", [LE])
+    assert alignment.find("é!\n") == ("é!\n", [IN, BARE])
+    assert alignment.find("é") == ("é", ())
+
+
+def test_a_text_waits_for_the_rest_of_its_token():
+    alignment = aligned(LE, IN, BARE)
+    assert alignment.find("l") == ("", [])
+    assert alignment.find("eé!") == ("leé", [LE, IN])
+    assert alignment.find("\n") == ("!\n", [BARE])
+    assert alignment.flush() == ("", [])
+
+
+def test_a_token_that_two_texts_share_is_divided_between_them():
+    alignment = aligned(LE, BARE)
+    assert alignment.find("le!") == ("le", [LE])
+    assert alignment.flush() == ("!", [part(BARE, "!")])
+    assert alignment.find("\n") == ("\n", [part(BARE, "\n")])
+
+
+def test_a_text_that_begins_inside_of_a_token_has_the_part_of_it():
+    alignment = aligned(BARE, LE)
+    assert alignment.find("\nle") == ("\nle", [part(BARE, "\n"), LE])
+
+
+def test_tokens_that_divide_a_character_stay_together():
+    first, second = {"bytes": [0xC3]}, {"bytes": [0xA9, 0x21]}
+    alignment = aligned(first, second)
+    assert alignment.find("é") == ("", [])
+    assert alignment.find("!") == ("é!", [first, second])
+
+
+def test_a_text_that_no_tokens_spell_has_no_tokens():
+    alignment = aligned(LE, NONE)
+    assert alignment.find("l") == ("", [])
+    assert alignment.find("other") == ("lother", ())
+    assert alignment.find("le") == ("le", [LE])
+
+
+@pytest.mark.parametrize("content", [[256], [-1], ["l", "e"], [None]])
+def test_a_token_with_invalid_bytes_has_its_text(content):
+    entry = {**LE, "bytes": content}
+    assert aligned(entry).find("le") == ("le", [entry])
+
+
+def test_tokens_that_fit_no_text_are_forgotten():
+    alignment = aligned(*({"token": "x" * 1000} for _ in range(20)), LE)
+    assert alignment.find("no such text") == ("no such text", ())
+    assert len(alignment._bytes) < 20_000
+    assert alignment.find("le") == ("le", [LE])
+
+
+def decode(text: str, size: int, key: str = "input") -> str:
+    decoder = InputDecoder(key)
+    return "".join(decoder.feed(text[at : at + size]) for at in range(0, len(text), size)) + decoder.end()
+
+
+@each("size", [1, 2, 3, 1000])
+@each(
+    ("written", "text"),
+    [
+        ('{"input": "a\\nb"}', "a\nb"),
+        (' {\n"input" : "a\\u00e9\\ud83d\\ude00\\/\\"" } ', 'aé😀/"'),
+        ('{"input": ""}', ""),
+        ("", ""),
+        ("bare text", "bare text"),
+        ('{"inpu', '{"inpu'),
+        ('{"other": "a"}', '{"other": "a"}'),
+        ('{"input": 3}', '{"input": 3}'),
+        ('{"input": "a\\x"}', "a\\x"),
+        ('{"input": "a\\uzz"}', "a\\uzz"),
+        ('{"input": "a\\n\\x\\t\\ud83d\\n\\u00e9\n\\n"}', "a\n\\x\t\ufffd\n\u00e9\n\n"),
+        ('{"input": "a\\ud83d!"}', "a\ufffd!"),
+        ('{"input": "a\\ud83d\\n"}', "a\ufffd\n"),
+        ('{"input": "a\\ud83d\\u0041"}', "a\ufffdA"),
+        ('{"input": "a\\ude00"}', "a\ufffd"),
+        ('{"input": "a\\u00', "a\\u00"),
+        ('{"input": "a', "a"),
+        ('{"input": "a", "reason": "x"}', "a"),
+        ('{"input": "a", "b": {"c": [1, "}"]}} ', "a"),
+        ('{"reason": "x", "input": "a\\n\\u00e9"}', "a\né"),
+        ('{"reason": "x", "input": 3}', '{"reason": "x", "input": 3}'),
+        ('{"reason": "x", "input": "a"', '{"reason": "x", "input": "a"'),
+        ('{"input": "a", "b"', 'a, "b"'),
+        ('{"input": "a"} and more', "a} and more"),
+        ("{ return 1 }", "{ return 1 }"),
+    ],
+)
+def test_an_input_is_decoded(written: str, text: str, size: int):
+    assert decode(written, size) == text
+
+
+def test_the_string_can_have_another_name():
+    assert decode('{"code": "1"}', 1, "code") == "1"
+
+
+def test_an_object_waits_for_its_end_and_other_text_does_not():
+    assert InputDecoder().feed('{"reason": "x"') == ""
+    assert InputDecoder().feed("{ return 1 }") == "{ return 1 }"
+
+
+@given(st.text(), st.integers(1, 9), st.booleans())
+def test_any_text_survives_being_wrapped_into_json(text, size, ascii_only):
+    expected = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert decode(json.dumps({"input": text}, ensure_ascii=ascii_only), size) in (text, expected)
+
+
+@given(st.text(alphabet=st.sampled_from('{}"input: \\ud83e0a')), st.integers(1, 5))
+def test_any_partition_gives_the_same_input(text, size):
+    for written in (text, '{"input": "' + text):
+        assert decode(written, size) == decode(written, 1000)
