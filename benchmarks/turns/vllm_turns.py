@@ -4,8 +4,8 @@
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
-in one piece is another one. The results stay in benchmarks/out/conformance.json; its arguments name the groups to play again, once all
-have been played.
+in one piece is another one. The results stay in benchmarks/out/conformance.json; its arguments name the groups to play again,
+once all have been played.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ INTRODUCTION: Final = """\
 {turns} scripted turns, played on {build},
 once through vLLM's own routes and once through Interlock's [plugin](../guides/vllm.md). In both, vLLM is the engine, and a
 tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm/turns.py). `benchmarks/turns/vllm_turns.py` plays
-them again and writes this page. vLLM groups tokens by the speed of its engine, so some of its counts differ by one or two from run to run.
+them again and writes this page. vLLM groups tokens by the speed of its engine, so some of its counts differ by one or two from
+run to run.
 
 ## Responses
 
