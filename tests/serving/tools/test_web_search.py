@@ -16,7 +16,7 @@ from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.tools import web_search
 from interlock.serving.tools.address import AddressPolicy
 from interlock.serving.tools.hosting import ToolServers
-from interlock.serving.tools.web_search import MAX_ANSWER, PAGE_BYTES, PROVIDERS, SearchDomains, WebSearch
+from interlock.serving.tools.web_search import MAX_ANSWER, PAGE_BYTES, PROVIDERS, WebSearch, allows
 
 LOCAL = AddressPolicy.of(["127.0.0.1", "*"])
 TOOL = {"type": "web_search"}
@@ -518,7 +518,7 @@ def test_the_embedded_engine_searches_through_responses_and_messages(serve) -> N
     ],
 )
 def test_the_domains_of_a_request_limit_pages(filters, url, is_allowed) -> None:
-    assert SearchDomains.of(filters).allow(url) is is_allowed
+    assert allows(filters, url) is is_allowed
 
 
 def test_pages_of_other_domains_are_neither_found_nor_opened() -> None:

@@ -56,11 +56,6 @@ logger = logging.getLogger(__name__)
 
 OPERATION: Final = "chat"
 """The operation of every response, by the conventions for generative AI."""
-PROVIDER: Final = "interlock"
-DIGITS: Final = 3
-"""The digits after the point of seconds, in the log."""
-NO_RESPONSE: Final = "a request without a response"
-"""The name of a run in the log before it has a response."""
 
 
 @frozen(eq=False)
@@ -197,7 +192,7 @@ class PendingRun(Generic[T]):
             refusal = error if control.goes_on or not is_fault(error) else NotBegunError.of(control.ending)
         try:
             control.turns.fire(TurnTrigger.FAIL)
-            await control.close(resources.aclose, NO_RESPONSE)
+            await control.close(resources.aclose, "a request without a response")
         finally:
             control.turns.fire(TurnTrigger.LEAVE)
         raise control.take_exit() or refusal
@@ -286,7 +281,7 @@ def _report(model: str, started_at: float, span: traces.Span, run: ResponseRun[T
     if status == "failed":
         reason = known_code(reason)
     error_type = "" if status in {"completed", "incomplete"} else reason or status
-    labels = (OPERATION, PROVIDER, model)
+    labels = (OPERATION, "interlock", model)
     if run.progress.first_output_at is not None:
         metrics.observe("gen_ai_server_time_to_first_token_seconds", run.progress.first_output_at - started_at, *labels)
     for token_seconds in run.progress.token_seconds:
@@ -342,8 +337,8 @@ def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | No
         "items": count,
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
-        "first_event_seconds": None if first is None else round(first, DIGITS),
-        "seconds": round(seconds, DIGITS),
+        "first_event_seconds": None if first is None else round(first, 3),
+        "seconds": round(seconds, 3),
         "tenant": tenant or None,
     }
     parts = [

@@ -262,17 +262,18 @@ def _truncate(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}\N{HORIZONTAL ELLIPSIS}"
 
 
+@define(eq=False)
 class BoundedStream(httpx2.AsyncByteStream):
     """Limits the bytes and JSON values of a response or, if it is a stream of `events`, of each event.
 
     `faults` collects error messages, because `mcp` may report only that the connection is closed.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, faults: list[str], *, events: bool) -> None:
-        self._stream = stream
-        self._faults = faults
-        self._events = events
-        self._size, self._budget = 0, JsonBudget()
+    _stream: httpx2.AsyncByteStream
+    _faults: list[str]
+    _events: bool = field(kw_only=True)
+    _size: int = field(default=0, init=False)
+    _budget: JsonBudget = field(factory=JsonBudget, init=False)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         last = b""
@@ -302,13 +303,19 @@ class BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return an SSL context with the trusted certificates, which are slow to load."""
+    return httpx2.create_ssl_context()
+
+
+@define(eq=False)
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Checks the destination of every request against the policy, if any, and limits responses."""
 
-    def __init__(self, policy: AddressPolicy | None, faults: list[str]) -> None:
-        self._policy = policy
-        self._faults = faults
-        self._inner = httpx2.AsyncHTTPTransport(verify=_certificates())
+    _policy: AddressPolicy | None
+    _faults: list[str]
+    _inner: httpx2.AsyncHTTPTransport = field(factory=lambda: httpx2.AsyncHTTPTransport(verify=_certificates()), init=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request, and record the message of an error.
@@ -358,12 +365,6 @@ def _resolve_address(request: httpx2.Request, address: str) -> httpx2.Request:
         stream=request.stream,
         extensions={**request.extensions, "sni_hostname": request.url.host},
     )
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Return an SSL context with the trusted certificates, which are slow to load."""
-    return httpx2.create_ssl_context()
 
 
 def http_client(

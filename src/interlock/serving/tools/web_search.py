@@ -119,24 +119,11 @@ class FoundPage:
     lines: tuple[str, ...] | None = None
 
 
-@frozen
-class SearchDomains:
-    """The domains, or the beginnings of paths on them, that a request allows and blocks; `allowed` is None for all."""
-
-    allowed: tuple[str, ...] | None = None
-    blocked: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, filters: Mapping[str, object]) -> SearchDomains:
-        """Read the filters of a web search."""
-        allowed, blocked = (filters.get(name) for name in ("allowed_domains", "blocked_domains"))
-        names = None if allowed is None else tuple(map(as_text, elements(allowed)))
-        return cls(names, tuple(map(as_text, elements(blocked))))
-
-    def allow(self, url: str) -> bool:
-        """Return whether the model may see a page."""
-        is_allowed = self.allowed is None or any(_is_on(url, domain) for domain in self.allowed)
-        return is_allowed and not any(_is_on(url, domain) for domain in self.blocked)
+def allows(filters: Mapping[str, object], url: str) -> bool:
+    """Return whether the filters of a web search let the model see a page; they have domains, or beginnings of paths on them."""
+    allowed, blocked = (filters.get(name) for name in ("allowed_domains", "blocked_domains"))
+    is_allowed = allowed is None or any(_is_on(url, as_text(domain)) for domain in elements(allowed))
+    return is_allowed and not any(_is_on(url, as_text(domain)) for domain in elements(blocked))
 
 
 def _is_on(url: str, domain: str) -> bool:
@@ -198,7 +185,7 @@ class WebSearch:
         del tenant, container_id
         pages = {page.number: FoundPage(page.url, page.title) for text in earlier for page in pages_of(text)}
         cited = max((number for text in earlier for number in cited_numbers(text)), default=-1)
-        return SearchSession(self, pages, max(cited, *pages, -1) + 1, SearchDomains.of(domains))
+        return SearchSession(self, pages, max(cited, *pages, -1) + 1, domains)
 
     async def close(self) -> None:
         """Do nothing: no connection outlives a call."""
@@ -344,7 +331,7 @@ class SearchSession:
     _web: WebSearch
     _pages: dict[int, FoundPage]  # by their numbers, those of earlier responses too
     _following: int  # the number of the next page
-    _domains: SearchDomains = SearchDomains()
+    _filters: Mapping[str, object] = NOTHING
     _latest: int = field(default=-1, init=False)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> str:
@@ -367,7 +354,7 @@ class SearchSession:
 
     async def _search(self, query: str, count: object) -> str:
         found = await self._web.search(query, min(_natural(count) or RESULTS, MOST_RESULTS))
-        found = [each for each in found if self._domains.allow(each[0].url)]
+        found = [each for each in found if allows(self._filters, each[0].url)]
         shown: list[str] = []
         size = 0
         for page, text in found:
@@ -406,8 +393,8 @@ class SearchSession:
 
     async def _fetch(self, url: str) -> FoundPage:
         """Fetch a page, unless it, or the page that it leads to, is on a domain that the model may not see."""
-        page = await self._web.open(url) if self._domains.allow(url) else None
-        if page is None or not self._domains.allow(page.url):
+        page = await self._web.open(url) if allows(self._filters, url) else None
+        if page is None or not allows(self._filters, page.url):
             raise ToolFailedError("The request does not allow pages of this domain.")
         return page
 
