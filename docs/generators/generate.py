@@ -45,8 +45,7 @@ from interlock.serving.http import tables
 from interlock.serving.requests import input_items
 from interlock.serving.responses import background_response as background
 from interlock.serving.responses import turns_table as turns
-from interlock.serving.store import tables as conversation
-from interlock.serving.store import tables as stored
+from interlock.serving.store import tables as stores
 from interlock.serving.tools import code_interpreter as container
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +63,8 @@ MODULES = {
     "harmony": harmony,
     "turns": turns,
     "background": background,
-    "stored": stored,
-    "conversation": conversation,
+    "stored": stores,
+    "conversation": stores,
     **dict.fromkeys(("lane", "steering", "connection", "server"), tables),
     "container": container,
     "async_call": input_items,
@@ -77,8 +76,8 @@ MODULES = {
 WALKED = {
     "turns": turns.TURNS,
     "background": background.BACKGROUND,
-    "stored": stored.STORED,
-    "conversation": conversation.CONVERSATION,
+    "stored": stores.STORED,
+    "conversation": stores.CONVERSATION,
     "lane": tables.LANE,
     "steering": tables.STEERING,
     "connection": tables.CONNECTION,

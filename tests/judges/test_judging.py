@@ -18,8 +18,7 @@ from interlock.events.stream import EVENTS, wire_name
 from interlock.judges.contents import check_fields
 from interlock.judges.digests import digests, loose_digests, quote
 from interlock.judges.judging import MAX_LISTED, JsonLines, Judge, judge
-from interlock.testing import findings
-from interlock.testing import streams as legality
+from interlock.testing import findings, streams
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FRAMES = (CORPUS / "legal" / "nothing.sse").read_bytes()
@@ -206,8 +205,8 @@ class Seeded(random.Random):
 def samples():
     """Return a legal event of every name, and one that begins and one that ends an item of every kind."""
     bodies = {("error", None): {"type": "error", "code": None, "message": "it broke", "param": None, "sequence_number": 2}}
-    for kind, seed in product(legality.KINDS, range(40)):
-        for body in legality.stream(Seeded(seed), kinds=(kind,), min_items=1):
+    for kind, seed in product(streams.KINDS, range(40)):
+        for body in streams.stream(Seeded(seed), kinds=(kind,), min_items=1):
             bodies.setdefault((body["type"], body.get("item", {}).get("type")), body)
     return bodies
 

@@ -17,7 +17,7 @@ from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.parsers import Chunk, parser_for
 from interlock.parsers.responses_events import finish_reason
 from interlock.testing import findings
-from interlock.testing import streams as legality
+from interlock.testing.streams import stream
 from interlock.verify import oracle
 
 REQUEST = {
@@ -132,7 +132,7 @@ def test_a_changed_stream_is_legal_again_and_keeps_its_texts(seed):
     chance = Seeded(seed)
     corpus = [bodies for path in FILES for bodies in streams(path)]
     for _ in range(MUTANTS // 10):
-        before = legality.stream(chance) if chance.random() < 0.3 else chance.choice(corpus)
+        before = stream(chance) if chance.random() < 0.3 else chance.choice(corpus)
         what, bodies = mutated(chance, before)
         after = response(bodies)
         if after["status"] == "failed" or what == "rename":

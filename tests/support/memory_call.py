@@ -21,8 +21,7 @@ from interlock.serving.requests.create import read_request
 from interlock.serving.requests.input_items import normalize
 from interlock.serving.requests.tool_offer import HOSTED_TOOLS, list_hosted_functions, route_hosted
 from interlock.serving.tools.hosting import mcp_tool, result_item_fields, server_call
-from interlock.testing import findings
-from interlock.testing import streams as legality
+from interlock.testing import findings, streams
 from interlock.verify import oracle
 from interlock.verify.proof import prove
 
@@ -108,9 +107,9 @@ def run(*arguments):
 
 def test_the_command_judges_it(tmp_path):
     stream = tmp_path / "stream.sse"
-    stream.write_bytes(legality.frames(LEGAL))
+    stream.write_bytes(streams.frames(LEGAL))
     assert run("check", str(stream)) == (0, f"legal: {stream}: 7 events, 1 item, completed\n")
-    stream.write_bytes(legality.frames(without("response.memory_call.recalled")))
+    stream.write_bytes(streams.frames(without("response.memory_call.recalled")))
     status, output = run("check", str(stream))
     assert (status, "R10" in output) == (1, True)
 
@@ -174,7 +173,7 @@ class Seeded(random.Random):
 
 
 def test_random_streams_have_it_and_both_judges_find_nothing():
-    streams = [legality.stream(Seeded(seed), min_items=1) for seed in range(200)]
-    having = [bodies for bodies in streams if any(body.get("item", {}).get("type") == "memory_call" for body in bodies)]
+    drawn = [streams.stream(Seeded(seed), min_items=1) for seed in range(200)]
+    having = [bodies for bodies in drawn if any(body.get("item", {}).get("type") == "memory_call" for body in bodies)]
     assert having
     assert [(rules(bodies), oracle.check(bodies)) for bodies in having] == [(set(), [])] * len(having)

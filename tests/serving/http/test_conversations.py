@@ -13,7 +13,7 @@ from openai import OpenAI
 from interlock.fsm.deltas import Fault
 from interlock.serving.build import build
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses import archive as lease
+from interlock.serving.responses import archive
 from interlock.serving.responses.archive import ConversationLease
 from interlock.serving.settings import Settings
 from interlock.serving.store.sqlite import MemoryStore
@@ -222,7 +222,7 @@ async def holding(store, during):
 
 
 def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
-    monkeypatch.setattr(lease, "RENEW", 0.01)
+    monkeypatch.setattr(archive, "RENEW", 0.01)
     lost = Fault("server_error", "The conversation was changed or deleted by another request while the response was made.")
 
     async def takes_over():
