@@ -242,8 +242,7 @@ def test_a_reader_whose_events_are_removed_too_early_receives_an_error(taken, di
             if taken == "trimmed":
                 ended = StoredResponse({**(await store.get(TENANT, response_id)).response, "status": "completed"}, ())
                 await store.finish(lease, len(frames), [b"the last"], ended)
-                store.logs = 0
-                await store.sweep()
+                await store.trim(TENANT, response_id)
             else:
                 await store.delete(TENANT, response_id)
             return frames, [frame async for some in tail for frame in some]

@@ -202,6 +202,10 @@ class ResponseStore(ABC):
         result = await self._write(tenant, response_id, Edit(_T.ADOPT, owner=owner))
         return None if result is None else Lease(tenant, response_id, owner, result.epoch)
 
+    async def trim(self, tenant: str, response_id: str) -> bool:
+        """Remove the events of an ended response; return whether there is such a response."""
+        return await self._write(tenant, response_id, Edit(_T.TRIM)) is not None
+
     async def read(self, tenant: str, response_id: str, first: int, limit: int) -> Log | None:
         """Return up to `limit` events of a response, hidden or not, from the number `first` on, or None for an unknown response.
 

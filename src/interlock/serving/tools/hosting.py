@@ -13,7 +13,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import urlsplit
@@ -166,10 +166,11 @@ class NullTools:
 
 
 @frozen
-class ScriptedTools:
-    """Returns the results that a script has for its hosted calls."""
+class ScriptedTools(NullTools):
+    """Returns the results that a script has for its hosted calls, in their order; a call without a result is not run."""
 
     engine: ScriptedEngine
+    results: deque[ToolResult] = field(factory=deque["ToolResult"])  # for one response
 
     @property
     def hosted(self) -> Container[HostedTool]:
@@ -177,17 +178,7 @@ class ScriptedTools:
 
     def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AbstractAsyncContextManager[Tools]:
         del items, tenant
-        return nullcontext(_ScriptedResults(self.engine.results(request)))
-
-    async def close(self) -> None:
-        pass
-
-
-@frozen
-class _ScriptedResults(NullTools):
-    """The results for one response, in the order of the calls; a call without a result is not run."""
-
-    results: deque[ToolResult]
+        return nullcontext(ScriptedTools(self.engine, self.engine.results(request)))
 
     async def run(self, calls: Sequence[ReadyCall], rejected: Sequence[JsonItem] = ()) -> AsyncGenerator[Delta, None]:
         from interlock.serving.engines.recordings import tool_deltas  # noqa: PLC0415 - only scripts need it
@@ -427,13 +418,10 @@ class ToolServers:
         """What models read about each hosted tool; empty for the usual text."""
         return {kind: "" if isinstance(tool, str) else tool.description for kind, tool in self.hosted.items()}
 
-    @asynccontextmanager
-    async def begin(self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str) -> AsyncGenerator[ResponseTools]:
-        tools = ResponseTools(self, request, items, tenant)
-        try:
-            yield tools
-        finally:
-            await tools.close()
+    def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str
+    ) -> AbstractAsyncContextManager[ResponseTools]:
+        return aclosing(ResponseTools(self, request, items, tenant))
 
     async def close(self) -> None:
         for tool in self.hosted.values():
@@ -531,7 +519,7 @@ class ResponseTools:
     def with_outputs(self, items: Iterable[JsonItem]) -> list[JsonItem]:
         return [{**item, "output": self._results[str(item["id"])]} if item.get("id") in self._results else item for item in items]
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         if self._sessions:  # to gather nothing takes a step of the event loop
             await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
