@@ -51,7 +51,7 @@ from interlock.serving.http.answers import (
     unserved,
 )
 from interlock.serving.http.dialect_routes import DialectRoutes, list_messages_models, messages_model
-from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, missing, no_such_model
+from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, invalid, missing, no_such_model
 from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, tenant_of
 from interlock.serving.requests.body import read_json, read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
@@ -345,12 +345,13 @@ class Api:
         tenant = tenant_of(request)
         pending = PendingRun(self.service, parameters, tenant, NullWriter(), connection=request, summarizes=True)
         run = await cancel_on_disconnect(request.receive, pending.run_to_end())
-        result = summary_of(run.driver)
-        if isinstance(result.fault, PromptError):
-            raise invalid("input", str(result.fault), result.fault.code)
-        if result.fault is not None:
-            raise ApiError(500, str(result.fault), "server_error", code="compaction_failed")
-        sealed = Seals(self.service.sealing_keys, parameters.model, tenant).seal_summary(result.text)
+        try:
+            summary = summary_of(run.driver)
+        except PromptError as error:
+            raise invalid("input", str(error), error.code) from None
+        except EngineError as error:
+            raise ApiError(500, str(error), "server_error", code="compaction_failed") from None
+        sealed = Seals(self.service.sealing_keys, parameters.model, tenant).seal_summary(summary)
         item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": sealed}
         return JsonResponse(
             {
@@ -358,7 +359,7 @@ class Api:
                 "object": "response.compaction",
                 "created_at": run.driver.response["created_at"],
                 "output": [*_user_messages(run.context.items), item],
-                "usage": usage_of(result.usage or Usage()),  # the type has no null
+                "usage": usage_of(run.driver.usage or Usage()),  # the type has no null
             }
         )
 

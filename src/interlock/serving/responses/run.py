@@ -153,15 +153,6 @@ class CompactionError(EngineError):
     """A conversation could not be compacted. The response fails instead of losing part of the conversation."""
 
 
-@frozen
-class CompactionSummary:
-    """The summary of a conversation, its usage, and why it failed if it did."""
-
-    text: str
-    usage: Usage | None
-    fault: EngineError | None = None
-
-
 async def needs_compaction(context: RequestContext, generation: Generation, turn: Turn) -> bool:
     """Return whether the conversation of a turn is compacted before the model answers."""
     if context.seals is None:
@@ -179,25 +170,24 @@ def summary_context(context: RequestContext, engine: Engine) -> RequestContext:
     return RequestContext(request, context.items, context.tenant, model_items, connection=context.connection)
 
 
-def summary_of(driver: ResponseDriver[Any]) -> CompactionSummary:
-    """Return the summary that an ended response has written; a truncated, failed or empty one has a fault."""
-    response, usage = driver.response, driver.usage
+def summary_of(driver: ResponseDriver[Any]) -> str:
+    """Return the summary that an ended response has written; raise `EngineError` if it is truncated, failed or empty."""
+    response = driver.response
     output = cast("Sequence[JsonItem]", response["output"])
     parts = [members(part) for item in output if item["type"] == "message" for part in elements(item["content"])]
     text = "".join(str(part["text"]) for part in parts if part["type"] == "output_text").strip()
     error = members(response["error"])
     match response["status"]:
         case "completed" if text:
-            return CompactionSummary(text, usage)
+            return text
         case "completed":
-            fault: EngineError = CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
+            raise CompactionError(f"{NOT_COMPACTED}the model wrote no summary.")
         case "failed" if error.get("code") == PromptError.code:
-            fault = PromptError(str(error.get("message")))
+            raise PromptError(str(error.get("message")))
         case "failed":
-            fault = CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
+            raise CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
         case status:
-            fault = CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
-    return CompactionSummary("", usage, fault)
+            raise CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
 
 
 @define(eq=False)
@@ -504,18 +494,17 @@ class ResponseRun(Generic[T]):
         item = next(call for call in self.driver.ready if call.kind == "compaction")
         yield [deltas.Run(item.id)]
         try:
-            summary = await self._summarize()
+            summarizing = await self._summarize()
         except ApiError as error:
             raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
-        yield [EndTurn("stop", summary.usage)]
-        if summary.fault is not None:
-            raise summary.fault
-        self.progress.history = (*compact(self.context.model_items), summary_message(summary.text))
-        yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary.text)})]
+        yield [EndTurn("stop", summarizing.usage)]
+        summary = summary_of(summarizing)
+        self.progress.history = (*compact(self.context.model_items), summary_message(summary))
+        yield [deltas.Succeed(item.id, {"encrypted_content": seals.seal_summary(summary)})]
         yield TurnTrigger.ANSWER if self.context.request.compacts_only else TurnTrigger.PREPARE
 
-    async def _summarize(self) -> CompactionSummary:
-        """Return the summary that the model writes of the conversation, in a run within this one."""
+    async def _summarize(self) -> ResponseDriver[Any]:
+        """Return the ended response of a run within this one, in which the model writes a summary of the conversation."""
         context, control = summary_context(self.context, self.engine), RunControl()
         async with AsyncExitStack() as resources:
             generation = await self.engine.begin(context.request, context.model_items, context.tenant, context.connection)
@@ -527,7 +516,7 @@ class ResponseRun(Generic[T]):
                 await run.fire(TurnTrigger.OPEN)
                 async for _ in run:
                     pass
-        return summary_of(driver)
+        return driver
 
     async def _prepare(self) -> RunSteps:
         """Begin the response, list the tools of MCP servers, and add the calls that the client has approved, which run next."""
