@@ -197,7 +197,7 @@ OLD, NEW = base64.b64encode(bytes(range(190, 222))).decode(), Fernet.generate_ke
 OLD_KEYS = SealingKeys.from_text(OLD)
 THOUGHT = Sealed("reasoning", "m", "alice", {"content": "Hm."})
 CHANGED = "it was changed, or was sealed with a key that this server does not have"
-UNKNOWN = "it was not sealed by Interlock, or by an older release, whose format is not supported any more"
+UNKNOWN = "it was not sealed by Interlock"
 JSON = st.dictionaries(st.text(), st.text() | st.integers(0, 2**53) | st.none() | st.booleans())
 
 

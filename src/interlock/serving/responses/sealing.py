@@ -110,7 +110,7 @@ class SealingKeys:
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - see `_fernet`
 
         if not text.startswith(TOKEN):
-            raise SealError("it was not sealed by Interlock, or by an older release, whose format is not supported any more")
+            raise SealError("it was not sealed by Interlock")
         try:
             decrypted = await asyncio.to_thread(self._fernet.decrypt, text) if len(text) > INLINE else self._fernet.decrypt(text)
         except (InvalidToken, ValueError):  # a ValueError for a character that is not ASCII
