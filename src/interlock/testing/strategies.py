@@ -21,8 +21,6 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-__all__ = ["Broken", "broken_streams", "legal_streams", "sse_bytes"]
-
 T = TypeVar("T")
 
 _TEXTS: Final = st.one_of(

@@ -28,6 +28,19 @@ from interlock.serving.store.values import LEASE, RENEW, Lease, LeaseLost, Seque
 
 logger = logging.getLogger(__name__)
 
+BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before a write
+BATCH_SIZE: Final = 32  # events are written at once when this many wait
+ITEM_DONE: Final = b"event: response.output_item.done\n"  # such an event is written at once, with all that wait
+RETRY_DELAY: Final = 0.25  # seconds between a failed write and the next attempt
+
+WRITE_WAIT: Final = 0.1
+"""Seconds to wait for an ordinary write, which renews the lease too. Each renewal tells whether a client has cancelled."""
+
+FINISH_PATIENCE: Final = 60.0
+"""Seconds after the end of the lease in which the last commit is retried, in case no other process has taken over."""
+
+NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
+
 
 class BackgroundTrigger(StrEnum):
     """The triggers of the owner."""
@@ -99,20 +112,6 @@ BACKGROUND: Final[Table[BackgroundTrigger, BackgroundEffect]] = Table(
     ],
 )  # fmt: skip
 """The owner of a background response. Every path ends with the last commit or the loss of the lease."""
-
-
-BATCH_SECONDS: Final = 0.03  # the longest time that an event waits for others before a write
-BATCH_SIZE: Final = 32  # events are written at once when this many wait
-ITEM_DONE: Final = b"event: response.output_item.done\n"  # such an event is written at once, with all that wait
-RETRY_DELAY: Final = 0.25  # seconds between a failed write and the next attempt
-
-WRITE_WAIT: Final = 0.1
-"""Seconds to wait for an ordinary write, which renews the lease too. Each renewal tells whether a client has cancelled."""
-
-FINISH_PATIENCE: Final = 60.0
-"""Seconds after the end of the lease in which the last commit is retried, in case no other process has taken over."""
-
-NOT_STORED: Final = Fault("server_error", "The response could not be stored.")
 
 
 @define(eq=False)

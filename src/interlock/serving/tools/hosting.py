@@ -52,6 +52,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_CALLS: Final = 128
+"""The most calls of a response whose request sets no limit, so that a model cannot call forever."""
+MAX_SERVERS: Final = 16
+
+TOOL_ERROR: Final = "The server had an error while it ran the tool."
+
+FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
+"""The headers that frame an HTTP message, which a request may not set."""
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110, section 5.6.2)."""
+VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+"""The value of a header, limited to the characters that every server accepts (RFC 9110, section 5.5)."""
+
+HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
+"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
+MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
+"""A citation of a page by its number: `【3†L5-L7】`."""
+MAX_MARK: Final = 80
+
 
 class Tools(Protocol):
     """The tools of one response. Closing one of its generators (`aclose`) cancels the tools that still run."""
@@ -189,20 +208,6 @@ class ScriptedTools(NullTools):
                 yield delta
 
 
-MAX_CALLS: Final = 128
-"""The most calls of a response whose request sets no limit, so that a model cannot call forever."""
-MAX_SERVERS: Final = 16
-
-TOOL_ERROR: Final = "The server had an error while it ran the tool."
-
-FRAMING: Final = frozenset({"connection", "content-length", "host", "te", "trailer", "transfer-encoding", "upgrade"})
-"""The headers that frame an HTTP message, which a request may not set."""
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""The name of a header (RFC 9110, section 5.6.2)."""
-VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
-"""The value of a header, limited to the characters that every server accepts (RFC 9110, section 5.5)."""
-
-
 def load_session_class() -> type[Session]:
     """Import and return `Session`. The import takes 23 MB, which servers without tools do not need."""
     from interlock.serving.tools.mcp_session import Session  # noqa: PLC0415
@@ -288,13 +293,6 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
     read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
     names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
     return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
-
-
-HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
-"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
-MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
-"""A citation of a page by its number: `【3†L5-L7】`."""
-MAX_MARK: Final = 80
 
 
 @frozen

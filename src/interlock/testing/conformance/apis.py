@@ -21,6 +21,12 @@ TestedApi: TypeAlias = Literal["responses", "messages", "chat"]
 Part: TypeAlias = tuple[str, str, str]
 """A part of an answer: `text`, `reasoning` or `call`; the name of the tool; the text or the arguments."""
 
+PATHS: Final[Mapping[TestedApi, str]] = {
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "chat": "/v1/chat/completions",
+}
+_THINKING: Final = {"max_tokens": 1500, "thinking": {"type": "enabled", "budget_tokens": 1024}}
 _CALLS: Final = frozenset(name_of(kind) for kind in (FunctionCall, CustomToolCall))
 """The calls that a client runs, by the name of their tool."""
 
@@ -141,14 +147,6 @@ def _message(message: object) -> Iterator[Part]:
     for call in map(members, elements(fields.get("tool_calls"))):
         function = members(call.get("function"))
         yield "call", as_text(function.get("name")), as_text(function.get("arguments"))
-
-
-PATHS: Final[Mapping[TestedApi, str]] = {
-    "responses": "/v1/responses",
-    "messages": "/v1/messages",
-    "chat": "/v1/chat/completions",
-}
-_THINKING: Final = {"max_tokens": 1500, "thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
 def translate(api: TestedApi, fields: Body) -> dict[str, object]:
