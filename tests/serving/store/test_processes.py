@@ -25,8 +25,9 @@ from attrs import field, frozen
 from store_fleet import KINDS, fleet_of, postgres_server
 
 from interlock.judges import judge
-from interlock.serving.store import StoreUnusable, open_store
+from interlock.serving.store import open_store
 from interlock.serving.store.postgres import TIMEOUT
+from interlock.serving.store.values import StoreUnusable
 
 WHILE = 2.0
 """Seconds that most faults last: long for a client, short for a lease."""
