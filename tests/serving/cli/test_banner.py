@@ -65,7 +65,7 @@ def test_the_banner_of_a_script_as_json() -> None:
     with serve_command("--script", script, "--log-format", "json") as command:
         pass
     (line,) = map(json.loads, command.lines)
-    details = f"engine: script {script}; store: memory:; tools: code_interpreter, web_search, container; API keys: none"
+    details = f"engine: script {script}; store: memory:; API keys: none"
     assert line.pop("time")
     message = f"Serving interlock-script at {command.url}/v1; {details}"
     assert line == {"level": "info", "logger": "interlock.serving.cli.serve", "message": message}

@@ -96,6 +96,17 @@ def test_a_websocket_of_a_foreign_host_or_page_is_refused_with_the_reason(serve,
     assert (answer.status_code, reason in answer.body.decode()) == (status, True)
 
 
+def test_the_log_names_each_of_the_first_refused_hosts_once(serve, caplog) -> None:
+    caplog.set_level("WARNING", "interlock.serving.http.app")
+    hosts = ["api.example:443", "api.example", "*", "*.evil.example", "a/b", *(f"{number}.example" for number in range(30))]
+    with serve(EmbeddedEngine(), allowed_host=["localhost"]) as url:
+        assert get(url, "localhost") == (200, None)
+        assert [get(url, host) for host in hosts] == [REFUSED] * len(hosts)
+    first, *others = [record.getMessage() for record in caplog.records if record.name == "interlock.serving.http.app"]
+    assert first == "refused the host 'api.example': to allow it, add --allowed-host api.example"
+    assert [line.split()[3] for line in others] == [f"'{number}.example':" for number in range(19)]
+
+
 def connect_as(address, host, headers):
     """Connect to an address in the name of another host."""
     place = address.removeprefix("ws://").partition("/")[0]
@@ -256,6 +267,13 @@ def test_a_gateway_adds_the_known_models_to_the_refusal_of_its_upstream() -> Non
     listed = ", ".join(names[:20])
     assert unknown["message"] == f"No model x. This server has: {listed} and 2 more."
     assert known["message"] == "No model x."
+
+
+def test_a_gateway_in_front_of_another_lists_the_known_models_once() -> None:
+    refusal = failure(404, {"error": {"message": "No model x. This server has: m, n.", "code": "model_not_found"}})
+    with gateway(refusal, models=("m",)) as (url, _):
+        unknown = httpx.post(f"{url}/v1/responses", json={"model": "x", "input": "Hi"}).json()["error"]
+    assert unknown["message"] == "No model x. This server has: m."
 
 
 def test_unserved_routes_are_logged_once_a_minute(monkeypatch, caplog) -> None:

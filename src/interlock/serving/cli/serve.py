@@ -153,7 +153,7 @@ def _banner(
         f"Serving {_names(served) if served else 'upstream models'} at {url}/v1{streams}",
         *(models or [f"engine: {'embedded' if settings.script is None else f'script {settings.script}'}"]),
         f"store: {store}",
-        f"tools: {', '.join(tool for tool in HOSTED_TOOLS if tool in tools.hosted) or 'none'}",
+        *(() if settings.script else (f"tools: {', '.join(tool for tool in HOSTED_TOOLS if tool in tools.hosted) or 'none'}",)),
         f"API keys: {keys.count or ('those of the upstreams' if _passes_keys(reports) else 'none')}",
     ]
 

@@ -7,6 +7,7 @@ shares the store.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -64,16 +65,21 @@ from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import NullWriter, summary_of
 from interlock.serving.responses.sealing import Seals, require_openable
 from interlock.serving.responses.service import PendingRun, ResponseService
-from interlock.serving.settings import ModelFacts, Settings
+from interlock.serving.settings import HOST, ModelFacts, Settings
 from interlock.serving.store.values import Conflict, StoredConversation, StoredResponse, StoreError
 
 if TYPE_CHECKING:
     from interlock.serving.http.websocket import SocketMemory
 
 
+logger = logging.getLogger(__name__)
+
 METRICS_PATH: Final = "/metrics"
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths of the probes, which need neither a key nor a host."""
+ACCEPTED: Final = "interlock.accepted_host"
+"""The key in the scope of a request for an allowed host."""
+MAX_REFUSED: Final = 20
 POLICY_VIOLATION: Final = 1008
 COMPACT_PARAMETERS: Final = ("input", "previous_response_id", *SUMMARY_PARAMETERS)
 DEFAULT_LIMIT: Final = 20
@@ -217,13 +223,33 @@ def add_header(send: Send, name: str, value: str) -> Send:
 
 
 class HostCheck(TrustedHostMiddleware):
-    """ASGI middleware that refuses foreign hosts, against web pages whose name leads to this machine (DNS rebinding)."""
+    """ASGI middleware that refuses foreign hosts, against web pages whose name leads to this machine (DNS rebinding).
+
+    The log has the first `MAX_REFUSED` of them, each once, because the operator may have forgotten to allow one.
+    """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
-        super().__init__(app, allowed, www_redirect=False)
+        super().__init__(self._accept, allowed, www_redirect=False)
+        self._app = app
+        self._refused = set[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self.app if scope.get("path") in OPEN_PATHS else super().__call__)(scope, receive, send)
+        if scope.get("path") in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        await super().__call__(scope, receive, send)
+        if ACCEPTED not in scope:
+            self._note(Headers(scope=scope).get("host", "").partition(":")[0])
+
+    async def _accept(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ACCEPTED] = True
+        await self._app(scope, receive, send)
+
+    def _note(self, host: str) -> None:
+        is_name = HOST.fullmatch(host) and "*" not in host
+        if is_name and host not in self._refused and len(self._refused) < MAX_REFUSED:
+            self._refused.add(host)
+            logger.warning("refused the host %r: to allow it, add --allowed-host %s", host, host)
 
 
 @frozen

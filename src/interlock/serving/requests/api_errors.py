@@ -12,6 +12,8 @@ from interlock.fsm.table import InterlockError
 
 MAX_LISTED: Final = 20
 """The most models that an error names."""
+LISTING: Final = " This server has: "
+"""Begins the list of them."""
 
 
 @frozen
@@ -53,7 +55,7 @@ def no_such_model(name: str, known: Sequence[str] = ()) -> ApiError:
 def known_models(names: Sequence[str]) -> str:
     """Return a sentence with the first names, after a space; it is empty without any."""
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f" This server has: {', '.join(names[:MAX_LISTED])}{more}." if names else ""
+    return f"{LISTING}{', '.join(names[:MAX_LISTED])}{more}." if names else ""
 
 
 def missing(param: str) -> ApiError:

@@ -683,7 +683,11 @@ class ResponseRun(Generic[T]):
 
     def _fault(self, error: BaseException) -> Fault:
         failure = engine_error(error) if isinstance(error, ApiError) else error
-        if not isinstance(failure, PromptError):  # the client caused it, so do not log it
+        if isinstance(failure, PromptError):
+            pass  # the client caused it, so do not log it
+        elif isinstance(error, ApiError) or isinstance(error.__cause__, ApiError):  # an upstream caused it: no traceback
+            logger.warning("%s: the response failed: %s", self.driver.id, failure)
+        else:
             self.control.record(error, self.driver.id, "the response failed")
         return Fault(failure.code, str(failure)) if isinstance(failure, EngineError) else Fault("server_error", GENERATION_ERROR)
 

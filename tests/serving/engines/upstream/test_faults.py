@@ -31,6 +31,12 @@ def post(url, **fields):
     return httpx.post(f"{url}/v1/responses", json={**BODY, **fields}, timeout=PATIENCE)
 
 
+def logged(caplog):
+    """The level, text and traceback of what the log has about calls, without what it has about lists of models."""
+    lines = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records if "interlock" in record.name]
+    return [line for line in lines if "list its models" not in line[1] and line[0] != "DEBUG"]
+
+
 def failed(url):
     """The error of a stream that begins and fails, and is legal."""
     answer = post(url)
@@ -95,12 +101,13 @@ def test_an_unreachable_upstream_gives_502_and_is_not_ready(serve):
         assert httpx.get(f"{url}/v1/models").json()["data"] == []
 
 
-def test_an_upstream_without_an_answer_gives_504(serve):
+def test_an_upstream_without_an_answer_gives_504(serve, caplog):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         upstream = upstream_of(UpstreamSettings(url=f"http://127.0.0.1:{silent.getsockname()[1]}", first_timeout=0.1))
         with serve(Gateway([upstream])) as url:
             answer = post(url)
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
+    assert logged(caplog) == [("WARNING", "The upstream server sent nothing for 0.1 seconds.", None)]
 
 
 def test_a_retry_after_is_passed_on():
@@ -286,6 +293,23 @@ def test_a_fault_after_the_head_is_a_failed_response_with_the_status_200(reply, 
         answer = post(url, stream=streams)
     response = bodies(answer.content)[-1]["response"] if streams else answer.json()
     assert (answer.status_code, response["status"], response["error"]["code"]) == (200, "failed", code)
+
+
+def test_an_upstream_that_dies_in_the_middle_is_one_warning_without_a_traceback(caplog):
+    with gateway(Reply((event(HELLO), CUT))) as (url, _):
+        failed(url)
+    ((level, text, traceback),) = logged(caplog)
+    message = "the response failed: The connection to the upstream server broke before the end of its answer."
+    assert (level, text.partition(": ")[2], traceback) == ("WARNING", message, None)
+
+
+def test_the_log_says_that_nothing_answered_before_the_next_attempt(serve, caplog, monkeypatch):
+    caplog.set_level("INFO")
+    monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
+    upstream = upstream_of(UpstreamSettings(url="http://127.0.0.1:9", retries=1))
+    with serve(Gateway([upstream])) as url:
+        assert post(url).status_code == 502
+    assert "the upstream server cannot be reached; next attempt in 0.00 s" in [text for _, text, _ in logged(caplog)]
 
 
 def test_a_stream_that_stalls_before_its_head_or_its_first_event_or_later_is_ended():

@@ -20,7 +20,7 @@ from interlock.serving.engines.upstream.translator import Translator, UpstreamCa
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream, Upstream
 from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList, served_names
 from interlock.serving.metrics import OTHER
-from interlock.serving.requests.api_errors import ApiError, engine_error, known_models, no_such_model
+from interlock.serving.requests.api_errors import LISTING, ApiError, engine_error, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
@@ -298,5 +298,6 @@ class UpstreamGeneration(Generation):
             names = await self.engine.names() if error.status == HTTPStatus.NOT_FOUND else ()
             if not names or self.model in names:
                 raise
-            raise evolve(error, message=error.message + known_models(names)) from error
+            own, _, _ = error.message.partition(LISTING)  # an upstream that is Interlock has listed its names
+            raise evolve(error, message=own + known_models(names)) from error
         return stream

@@ -44,6 +44,8 @@ LONGEST_WAIT: Final = 5.0
 """The longest wait in seconds before another attempt; if it would be longer, the client receives the error instead."""
 STALLED: Final = "upstream_timeout"
 """The error code for a silent upstream, which is not retried, because that would double the wait."""
+UNREACHABLE: Final = "upstream_unreachable"
+"""The error code for an upstream without a connection or an answer."""
 DISCONNECTED: Final = "upstream_disconnected"
 """The error code for a connection that ends before the answer does."""
 REDIRECTED: Final = "upstream_redirect"
@@ -386,10 +388,12 @@ class EventStream:
             async with asyncio.timeout(seconds):
                 response = await self._upstream.http.request(method, self._path, self.headers, self._body)
         except TimeoutError:
-            raise _stall_error(seconds) from None
+            stall = _stall_error(seconds)
+            self._log("%s", stall)
+            raise stall from None
         except (HttpError, ValueError) as error:
             self._log("the upstream server could not be reached: %s", error)
-            raise upstream_error("The upstream server cannot be reached.", "upstream_unreachable") from error
+            raise upstream_error("The upstream server cannot be reached.", UNREACHABLE) from error
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             _require_plain(response)
             return response
@@ -413,7 +417,6 @@ class EventStream:
         try:
             return answer.take()
         except HttpError as error:
-            self._log("the connection to the upstream server broke: %s", error)
             message = "The connection to the upstream server broke before the end of its answer."
             raise upstream_error(message, DISCONNECTED) from error
 
@@ -470,7 +473,8 @@ class EventStream:
         is_lasting = error.status not in RETRIED or error.code in (STALLED, REDIRECTED)
         if self._is_probe or self._attempts > self._upstream.settings.retries or is_lasting or wait > LONGEST_WAIT:
             raise error
-        logger.info("the upstream server failed with status %d; next attempt in %.2f s", error.status, wait)
+        reason = "cannot be reached" if error.code == UNREACHABLE else f"failed with status {error.status}"
+        logger.info("the upstream server %s; next attempt in %.2f s", reason, wait)
         await asyncio.sleep(wait)
 
 

@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from interlock.events.json import as_text, elements, members
 from interlock.parsers import Tagged
 from interlock.serving.engines.upstream.translator import count_of
-from interlock.serving.engines.upstream.upstream_client import STALLED, Upstream
+from interlock.serving.engines.upstream.upstream_client import STALLED, UNREACHABLE, Upstream
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.settings import ModelFacts, Settings, SettingsError, UpstreamSettings
 
@@ -263,7 +263,7 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
         error = raised
         if upstream.settings.pass_key and error.status in UNAUTHORIZED:
             return UpstreamReport(upstream)
-    if (error is None or error.status in MISPLACED) and (error is None or error.code != "upstream_unreachable"):
+    if (error is None or error.status in MISPLACED) and (error is None or error.code != UNREACHABLE):
         urls = [*_other_urls(upstream.url)]
         lists = await asyncio.gather(*(_list(upstream, url) for url in urls), return_exceptions=True)
         for url, found in zip(urls, lists, strict=True):
@@ -271,7 +271,7 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
                 return UpstreamReport(upstream, fault=f"lists no models, but {url} does: its URL must be {url}", is_lost=True)
     if error is None or error.status in UNLISTED:
         return UpstreamReport(upstream, fault=None if upstream.settings.models else "lists no models")
-    is_lost = error.code == "upstream_unreachable"
+    is_lost = error.code == UNREACHABLE
     return UpstreamReport(upstream, fault=f"does not list its models: {error}{_reason(error)}", is_lost=is_lost)
 
 
