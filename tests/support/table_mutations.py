@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 from attrs import frozen
@@ -15,17 +15,9 @@ from interlock.fsm.lifecycles import DECLARED, Lifecycles
 from interlock.fsm.table import DeclarationError, Edge, Table
 from interlock.verify.proof import prove
 
-
-class Named(Protocol):
-    """An effect that has a name."""
-
-    @property
-    def name(self) -> str: ...
-
-
 S = TypeVar("S")
 T = TypeVar("T")
-N = TypeVar("N", bound=Named)
+N = TypeVar("N")
 
 Fate: TypeAlias = Literal["refused", "caught", "survived"]
 """The result of a mutation: its declaration is refused, the proof fails, or neither."""
@@ -73,13 +65,14 @@ def changes(table: Table[T, N], edge: Edge[T, N]) -> Iterator[tuple[str, Sequenc
 
 
 def _rearranged(effects: Sequence[N]) -> Iterator[tuple[str, Sequence[N]]]:
+    names = [getattr(effect, "name", str(effect)) for effect in effects]
     for place, effect in enumerate(effects):
-        yield f"drop {getattr(effect, 'name', effect)}", (*effects[:place], *effects[place + 1 :])
-        yield f"double {getattr(effect, 'name', effect)}", (*effects[:place], effect, *effects[place:])
+        yield f"drop {names[place]}", (*effects[:place], *effects[place + 1 :])
+        yield f"double {names[place]}", (*effects[:place], effect, *effects[place:])
     for first, second in combinations(range(len(effects)), 2):
         swapped = [*effects]
         swapped[first], swapped[second] = effects[second], effects[first]
-        yield f"swap {effects[first].name} and {effects[second].name}", swapped
+        yield f"swap {names[first]} and {names[second]}", swapped
 
 
 def fate_of_item(mutation: Mutation[ItemState[Any]], kind: ItemKind) -> Fate:

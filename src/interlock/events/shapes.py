@@ -93,13 +93,7 @@ class _Shape:
 
 
 def mismatches(value: object, type_: Hint, *, direction: Direction) -> Iterator[Mismatch]:
-    """Yield the mismatches of a JSON value in document order; the missing fields of an object come last.
-
-    Args:
-        value: A JSON value.
-        type_: A type of `interlock.events`, or a union of them.
-        direction: Whether the value is part of a request or of a stream.
-    """
+    """Yield the mismatches of a JSON value in document order; the missing fields of an object come last."""
     waiting: list[_Task] = [(_shape_of(type_, direction), value, (), "")]
     while waiting:
         task = waiting.pop()

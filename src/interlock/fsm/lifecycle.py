@@ -173,19 +173,13 @@ _LOOKBACK: Final = 2048
 
 
 class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
-    """An item in its lifecycle.
-
-    Args:
-        state: The current state of its lifecycle.
-        id: The item's id.
-        body: The item as the API shows it. It is replaced, never mutated, because events refer to it.
-        output_index: The item's index in the response once it is added (rule R6).
-        final_fields: Returns the fields that are known only when the item is done; None if there are none.
-    """
+    """An item in its lifecycle."""
 
     id: str
     body: B
+    """The item as the API shows it. It is replaced, never mutated, because events refer to it."""
     output_index: int
+    """The item's index in the response once it is added (rule R6)."""
     final_fields: FinalFields | None = None
     shown_body: B | None = None
     """The item in its last `added` or `done` event, and so in the response (rule R13)."""
@@ -286,13 +280,10 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         self.part = replace(self.part, **fields)
 
     def find(self, text: str) -> tuple[int, tuple[int, int]] | None:
-        """Find a non-empty text in the open part, after the last annotation's mark.
+        """Return where a text begins in characters, and ends in characters and in bytes, after the last annotation's mark.
 
         After a text that is not there, only the last bytes of the part are searched again, so that any number of such texts
         costs as much as the part is long.
-
-        Returns:
-            Its start in characters, and its end in characters and in bytes; None if the sent text does not contain it.
         """
         needle = clean(text).encode()
         characters, position = self.part.mark_end
@@ -318,20 +309,15 @@ AnyItem: TypeAlias = ItemState[Any]
 
 
 class ResponseState(Subject["ResponseState"], kw_only=True):
-    """A response in its lifecycle.
-
-    Args:
-        state: The current state of its lifecycle.
-        body: The response as the API shows it; its status and output are current only after its end. Replaced, never mutated.
-        clock: Returns the time for `completed_at`.
-        additions: Returns the fields outside the API that the server adds when the response ends.
-        output: The items, in the order of their `added` events.
-    """
+    """A response in its lifecycle."""
 
     body: response.Response
+    """The response as the API shows it; its status and output are current only after its end. Replaced, never mutated."""
     clock: Callable[[], int]
     additions: Callable[[], Mapping[str, object]] = dict[str, object]
+    """Returns the fields outside the API that the server adds when the response ends."""
     output: list[AnyItem] = []
+    """The items, in the order of their `added` events."""
 
     def end(self, **fields: object) -> response.Response:
         """Record the end of the response, and return the final response."""

@@ -86,14 +86,7 @@ class DeclarationError(InterlockError):
 
 
 class IllegalTransition(InterlockError):  # noqa: N818 - the usual name in the literature
-    """The caller fired a trigger in a state without an edge for it. The machine is unchanged.
-
-    Args:
-        table: The name of the table, such as `message`.
-        state: The name of the machine's state.
-        trigger: The illegal trigger.
-        legal: The triggers that have an edge in the state.
-    """
+    """The caller fired a trigger in a state without an edge for it; `legal` has those with one. The machine is unchanged."""
 
     def __init__(self, table: str, state: str, trigger: str, legal: tuple[str, ...]) -> None:
         super().__init__(f"{table}: {trigger!r} is illegal in state {state!r}; legal: {', '.join(legal) or 'nothing'}")
@@ -124,18 +117,15 @@ class Edge(Generic[T, E]):
 class State(Generic[T, E]):
     """A compiled state, compared by identity.
 
-    Args:
-        table: The name of the table.
-        name: The name of the state.
-        owned: The triggers that only an owner fires; see `Table`.
-
     Attributes:
         rows: The next state and the effects, by legal trigger.
     """
 
     table: str
+    """The name of the table."""
     name: str
     owned: AbstractSet[T] = frozenset()
+    """The triggers that only an owner fires; see `Table`."""
     rows: dict[T, tuple[State[T, E], tuple[E, ...]]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -80,20 +80,16 @@ class _Numbering:
 
 @frozen(eq=False)
 class _FastPath:
-    """A legal delta; later deltas that differ only in the `blank` fields skip the full check.
-
-    Args:
-        blank: The fields that may differ (text, number and obfuscation), each None.
-        like: The delta with these fields blanked.
-        text: The text that the deltas extend.
-        indices: The integer fields; equality alone would accept booleans in them.
-        transition: The transition of each delta (see `Acceptor`).
-    """
+    """A legal delta; later deltas that differ only in the `blank` fields skip the full check."""
 
     blank: Mapping[str, object]
+    """The fields that may differ (text, number and obfuscation), each None."""
     like: Mapping[str, object]
+    """The delta with these fields blanked."""
     text: TextDigest
+    """The text that the deltas extend."""
     indices: tuple[str, ...]
+    """The integer fields; equality alone would accept booleans in them."""
     transition: Transition
 
     def fits(self, body: Mapping[str, object]) -> bool:
@@ -218,7 +214,7 @@ class Acceptor:
             findings += self._take_unknown(openai_body, name) if event is None else self._take(event, openai_body)
             self._errored_last = event is stream.ErrorEvent
         self.events += 1
-        located = findings if self._locate is None else map(self._locate, findings)
+        located = findings if self._locate is None else [self._locate(finding) for finding in findings]
         return [
             evolve(
                 finding,

@@ -98,23 +98,18 @@ class AutomatonNode:
 
 @frozen
 class Transition:
-    """What one event does to a machine.
-
-    Args:
-        automaton: The automaton of the machine; None for an item of unknown kind.
-        before: The node before the event.
-        event: The name of the event; empty if it is not one of the machine.
-        after: The node after it.
-        index: The `output_index` of the item; None for an event of the response, and in other APIs.
-        status: The status of the item, if the event ends it.
-    """
+    """What one event does to a machine."""
 
     automaton: Automaton | None
+    """The automaton of the machine; None for an item of unknown kind."""
     before: AutomatonNode
     event: str
+    """The name of the event; empty if it is not one of the machine."""
     after: AutomatonNode
     index: int | None = None
+    """The `output_index` of the item; None for an event of the response, and in other APIs."""
     status: str | None = None
+    """The status of the item, if the event ends it."""
 
 
 class Automaton:

@@ -138,11 +138,7 @@ class Tally:
 
 @define
 class JsonLines(SseDecoder):
-    """Decodes one JSON object per line: makes each line the data of a server-sent event, and decodes these.
-
-    Args:
-        limit: The most bytes of a line, including the `data: ` in front of it.
-    """
+    """Decodes one JSON object per line: makes each line, after `data: `, the data of a server-sent event, and decodes these."""
 
     def __attrs_post_init__(self) -> None:
         super().feed(b"data: ")

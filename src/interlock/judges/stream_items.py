@@ -95,21 +95,16 @@ class ItemEnding:
 
 @define(eq=False)
 class TrackedItem:
-    """The state of an item between two events.
-
-    Args:
-        id: The id of the item.
-        index: Its `output_index`.
-        kind: Its type; empty if unknown.
-        from_start: Whether the stream has its `added` event.
-        lists_logprobs: The names of the stream's events that had an empty list of log probabilities; all items share it.
-    """
+    """The state of an item between two events."""
 
     id: str
     index: int
     kind: str
+    """Its type; empty if unknown."""
     from_start: bool
+    """Whether the stream has its `added` event."""
     lists_logprobs: set[str]
+    """The names of the stream's events that had an empty list of log probabilities; all items share it."""
     node: AutomatonNode = field(init=False)
     addresses: set[int | str] = field(init=False)
     """Every index and id in its events, so that each wrong index, and only the first wrong id, is reported."""
@@ -254,13 +249,10 @@ def kind_of(item_id: str, event: str) -> str:
 
 @define
 class StreamItems:
-    """The items of one stream.
-
-    Args:
-        whole: Whether the stream has its first event; then each item must be added before its other events.
-    """
+    """The items of one stream."""
 
     whole: bool
+    """Whether the stream has its first event; then each item must be added before its other events."""
     items: dict[int, TrackedItem] = field(factory=dict[int, TrackedItem], init=False)
     """The items by index, in order of appearance."""
     _by_id: dict[str, TrackedItem] = field(factory=dict[str, TrackedItem], init=False)

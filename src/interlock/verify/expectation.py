@@ -112,7 +112,7 @@ class VisibleEffects:
 
 def decode(frame: bytes) -> JsonObject:
     """Return the JSON object of an event's frame."""
-    body: JsonObject = orjson.loads(frame.partition(b"\ndata: ")[2])
+    body: JsonObject = orjson.loads(frame.partition(b"data: ")[2])
     return body
 
 

@@ -162,12 +162,7 @@ class Exploration:
 
 
 def explore(model: Model[T, E, P], table: Table[T, E] | None = None) -> Exploration:
-    """Fire every edge in every reachable state and past, and compare the table with the model.
-
-    Args:
-        model: The model.
-        table: The table; by default, that of the model.
-    """
+    """Fire every edge in every reachable state and past, and compare a table, by default that of the model, with the model."""
     table = model.table if table is None else table
     start = (table.states[table.initial], model.start)
     waiting = deque([start])

@@ -22,7 +22,6 @@ from io import BytesIO
 from operator import add
 from typing import Final, TypeAlias, TypeVar, get_args
 
-import orjson
 from attrs import define, field, frozen
 
 from interlock.dialects.transducer import AnyTransducer
@@ -252,12 +251,6 @@ def _arguments(item: AnyItem) -> str:
     return "object" if is_object(parse(text)) else "block" if text.startswith("{") else "other"
 
 
-def _bodies(frames: bytes) -> list[JsonObject]:
-    return [
-        orjson.loads(frame.partition(b"data: ")[2]) for frame in frames.split(b"\n\n") if frame and not frame.endswith(b"[DONE]")
-    ]
-
-
 @frozen
 class ProofNode:
     """An abstract state and the first path to it."""
@@ -420,7 +413,8 @@ class Explorer:
             f"{finding.rule}: event {finding.event}: {finding.message}" for finding in oracle.check(end.events, valid=valid)
         ]
         for translation, judge in zip(end.translations, DIALECT_JUDGES.values(), strict=True):
-            findings = judge.check_emitted(_bodies(translation))
+            frames = (frame for frame in translation.split(b"\n\n") if frame and not frame.endswith(b"[DONE]"))
+            findings = judge.check_emitted([*map(decode, frames)])
             faults += [f"{finding.rule}: event {finding.event}: {finding.message}" for finding in findings]
         if driver.response != end.events[-1].get("response"):
             faults.append("R19: the response of the driver differs from the one in the terminal event")
@@ -617,7 +611,7 @@ def prove(
     Args:
         lifecycles: The lifecycles of the driver.
         kinds: The kinds of items to open.
-        open_items: The maximum number of open items in an explored state.
+        open_items: The most items that are open in an explored state.
         arguments: Whether to explore calls with arguments of every JSON kind too, which takes most of the time.
         progress: Called for each state, with the number of states explored so far and the number discovered so far.
 
