@@ -146,6 +146,21 @@ def without_chance(value: object, chance: Container[str] = CHANCE) -> object:
             return value
 
 
+def both(url: str, request: Mapping[str, object], chance: Container[str] = CHANCE) -> dict[str, object]:
+    """Return the response of a legal stream, and assert that it equals the one without streaming."""
+    response = judged(stream(url, request))[-1]["response"]
+    answer = httpx.post(f"{url}/v1/responses", json=request, timeout=TIMEOUT)
+    assert answer.status_code == 200
+    assert without_chance(answer.json(), chance) == without_chance(response, chance)
+    return response
+
+
+def check(url: str, model: str, turn: Turn, chance: Container[str] = CHANCE) -> None:
+    """Assert that a turn has its items and its status, streamed and in one piece."""
+    response = both(url, body(model, turn), chance)
+    assert (summary(response), response["status"]) == (list(turn.items), turn.status)
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Wait until a condition is true, for at most two minutes."""
     deadline = time.monotonic() + 120

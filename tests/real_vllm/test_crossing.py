@@ -8,12 +8,13 @@ end, the streams are legal, have no control token, and equal the response withou
 
 import asyncio
 import json
+from functools import partial
 from itertools import product
 
 import httpx
 import openai
 import pytest
-from playing import CHANCE, at_once, body, judged, stream, summary, tokens, without_chance
+from playing import CHANCE, at_once, body, check, judged, summary, tokens, without_chance
 from servers import AT_ONCE, HEADERS, RELEASE
 from turns import ANSWER, END, FUNCTION, HARMONY, NEXT, PARSED, THINK, TOOL_CALL, Turn
 
@@ -187,15 +188,7 @@ def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_t
 
 @pytest.mark.parametrize("server", ["shared"], indirect=True)
 def test_turns_are_legal_streams_and_the_same_without_streaming(server):
-    def check(turn):
-        request = body(server.setup.model, turn)
-        response = judged(stream(server.url, request))[-1]["response"]
-        assert (summary(response), response["status"]) == (list(turn.items), turn.status)
-        answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
-        assert answer.status_code == 200
-        assert without_chance(answer.json()) == without_chance(response)
-
-    at_once(PARSED, check)
+    at_once(PARSED, partial(check, server.url, server.setup.model))
 
 
 async def read(client, request):

@@ -7,9 +7,8 @@ forced and forbidden calls, and log probabilities; `test_gateway` plays the turn
 import json
 import warnings
 
-import httpx
 import pytest
-from playing import body, judged, stream, summary, without_chance
+from playing import body, both, check, judged, stream, summary
 from servers import EVERY, FAMILIES
 from turns import FUNCTION, LOOK, family_turns
 
@@ -32,13 +31,7 @@ TURNS = [
 
 @pytest.mark.parametrize(("server", "turn"), TURNS, indirect=["server"])
 def test_a_turn_is_a_legal_stream_and_the_same_without_streaming(server, turn):
-    request = body(server.setup.model, turn)
-    bodies = judged(stream(server.url, request))
-    response = bodies[-1]["response"]
-    assert (summary(response), response["status"]) == (list(turn.items), turn.status)
-    answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
-    assert answer.status_code == 200
-    assert without_chance(answer.json()) == without_chance(response)
+    check(server.url, server.setup.model, turn)
 
 
 @SERVERS
@@ -73,20 +66,11 @@ def written_json(name, choice):
     return CALLED if choice == NAMED else json.dumps([{"name": "get_weather", "parameters": json.loads(CALLED)}])
 
 
-def both(server, request):
-    """Return the response of a legal stream, and assert that it equals the one without streaming."""
-    response = judged(stream(server.url, request))[-1]["response"]
-    answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
-    assert answer.status_code == 200
-    assert without_chance(answer.json()) == without_chance(response)
-    return response
-
-
 @EVERY_SERVER
 def test_turns_with_automatic_calls(server):
     name = server.name.removeprefix("every-")
     for turn in family_turns(name, EVERY[name]):
-        response = both(server, body(server.setup.model, turn))
+        response = both(server.url, body(server.setup.model, turn))
         assert (turn.name, summary(response), response["status"]) == (turn.name, list(turn.items), turn.status)
 
 
@@ -100,7 +84,7 @@ def test_a_forced_call(server, choice):
     read = []
     for call in (*(f"{prefix}{written}" for prefix in PREFIXES), written.replace("\n", "")):  # the grammars differ in this
         forced = turn.__class__("forced", [f"{thought}{call}<|im_end|>"], [], body={"tools": [FUNCTION], **THOUGHTFUL})
-        response = both(server, body(server.setup.model, forced, tool_choice=choice, max_output_tokens=300))
+        response = both(server.url, body(server.setup.model, forced, tool_choice=choice, max_output_tokens=300))
         read.append(called(response))
     assert [("get_weather", {"city": "Rome"})] in read
 
@@ -122,7 +106,7 @@ def _object(arguments):
 def test_a_forbidden_call_is_text(server):
     name = server.name.removeprefix("every-")
     turn, *_ = family_turns(name, EVERY[name])
-    response = both(server, body(server.setup.model, turn, tool_choice="none"))
+    response = both(server.url, body(server.setup.model, turn, tool_choice="none"))
     assert {item["type"] for item in response["output"]} == {"message", *(["reasoning"] if EVERY[name] else [])}
 
 
@@ -130,7 +114,7 @@ def test_a_forbidden_call_is_text(server):
 def test_the_log_probabilities_of_a_message_spell_it(server):
     name = server.name.removeprefix("every-")
     turn, *_ = family_turns(name, EVERY[name])
-    response = both(server, body(server.setup.model, turn, **SCORED))
+    response = both(server.url, body(server.setup.model, turn, **SCORED))
     (part,) = [item["content"][0] for item in response["output"] if item["type"] == "message"]
     spelled = bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode()
     assert spelled == part["text"] == "I look."

@@ -6,7 +6,7 @@ from functools import partial
 
 import httpx
 import pytest
-from playing import CHANCE, at_once, body, is_aborted, judged, metric, stream, summary, without_chance
+from playing import CHANCE, at_once, body, check, is_aborted, judged, metric, stream, summary
 from servers import FAMILIES
 from turns import HARMONY, PARSED, THINK, Turn, family_turns
 
@@ -33,15 +33,6 @@ def gateway(server, api, family=None):
 
 ESTIMATED = {*CHANCE, "output_tokens_details"}
 """What is also left out where markers of reasoning are several tokens: its tokens are estimated from vLLM's chunks."""
-
-
-def check(url, model, turn, chance=CHANCE):
-    request = body(model, turn)
-    response = judged(stream(url, request))[-1]["response"]
-    assert (summary(response), response["status"]) == (list(turn.items), turn.status)
-    answer = httpx.post(f"{url}/v1/responses", json=request, timeout=60)
-    assert answer.status_code == 200
-    assert without_chance(answer.json(), chance) == without_chance(response, chance)
 
 
 @TOKENS

@@ -10,7 +10,7 @@ from threading import Thread
 
 import httpx
 import pytest
-from playing import body, judged, stream, summary, text, tokens, without_chance
+from playing import body, both, judged, stream, summary, text, tokens
 from servers import HEADERS, SEARCH_PORT
 from turns import BROWSER, CLOCK, DONE, END, FUNCTION, NEXT, PYTHON, RUN, SEARCH, THINK, WEATHER, Turn
 
@@ -346,12 +346,7 @@ def call(name, arguments):
 
 def plays(server, *rounds, **fields):
     fields["include"] = ["code_interpreter_call.outputs"]
-    request = body("qwen3", Turn("", rounds, body=fields))
-    bodies = judged(stream(server.url, request))
-    response = bodies[-1]["response"]
-    answer = httpx.post(f"{server.url}/v1/responses", json=request, timeout=60)
-    assert without_chance(answer.json()) == without_chance(response)
-    return response
+    return both(server.url, body("qwen3", Turn("", rounds, body=fields)))
 
 
 @PARSED_SERVER
