@@ -94,9 +94,6 @@ CONTAINER: Final[Table[ContainerTrigger, ContainerEffect]] = Table(
 """A container. `running` has no row for `run` or `drop`, so calls take turns and a container in use is never dropped."""
 
 
-_T, _E = ContainerTrigger, ContainerEffect
-
-
 @define(eq=False)
 class Container:
     """A container, the session of its process, and the timer that drops it when it is idle for too long."""

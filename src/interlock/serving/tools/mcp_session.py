@@ -271,7 +271,7 @@ class BoundedStream(httpx2.AsyncByteStream):
 
     _stream: httpx2.AsyncByteStream
     _faults: list[str]
-    _events: bool = field(kw_only=True)
+    events: bool = field(kw_only=True)
     _size: int = field(default=0, init=False)
     _budget: JsonBudget = field(factory=JsonBudget, init=False)
 
@@ -280,7 +280,7 @@ class BoundedStream(httpx2.AsyncByteStream):
         try:
             async for chunk in self._stream:
                 start = 0
-                for end in BLANK_LINE.finditer(last + chunk) if self._events else ():
+                for end in BLANK_LINE.finditer(last + chunk) if self.events else ():
                     after = max(start, end.end() - len(last))
                     self._count(chunk[start:after])
                     self._size, self._budget, start = 0, JsonBudget(), after
