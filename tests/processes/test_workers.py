@@ -167,7 +167,7 @@ def test_a_process_that_is_killed_is_replaced_and_its_background_response_ends()
         assert other in command.workers
         response = wait_for(lambda: ended(command, name))
         reason = f"process {owner} was ended by signal 9 (Killed); another starts"
-        assert re.search(rf"WARNING \S+workers: {re.escape(reason)}\n", command.log.read_text())
+        assert re.search(rf"WARNING \S+server: {re.escape(reason)}\n", command.log.read_text())
     assert (response["status"], response["error"]["message"]) == ("failed", "The server that made the response was lost.")
 
 

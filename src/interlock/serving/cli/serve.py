@@ -9,7 +9,7 @@ import re
 import secrets
 import signal
 from base64 import b64encode
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
@@ -100,7 +100,7 @@ def serve(**_options: object) -> None:
     async def report() -> None:
         reports = await _survey(upstreams)
         announce(logger, _banner(settings, running, tools, reports, url, keys), settings.log_format)
-        for warning in _warnings(settings, reports, keys):
+        for warning in _warnings(settings, running, reports, keys):
             logger.warning("%s", warning)
 
     def on_ready() -> None:
@@ -154,17 +154,13 @@ def _banner(
         *(models or [f"engine: {'embedded' if settings.script is None else f'script {settings.script}'}"]),
         f"store: {store}",
         *(() if settings.script else (f"tools: {', '.join(tool for tool in HOSTED_TOOLS if tool in tools.hosted) or 'none'}",)),
-        f"API keys: {keys.count or ('those of the upstreams' if _passes_keys(reports) else 'none')}",
+        f"API keys: {keys.count or ('those of the upstreams' if engine.passes_keys else 'none')}",
     ]
 
 
 def _names(names: Sequence[str]) -> str:
     rest = len(names) - MAX_NAMED
     return (", ".join(names[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")) or "no models"
-
-
-def _passes_keys(reports: Iterable[UpstreamReport]) -> bool:
-    return any(report.upstream.settings.pass_key for report in reports)
 
 
 def _guard_local(settings: Settings) -> Settings:
@@ -189,14 +185,14 @@ def is_local(host: str) -> bool:
         return False
 
 
-def _warnings(settings: Settings, reports: Sequence[UpstreamReport], keys: Keys) -> Iterator[str]:
+def _warnings(settings: Settings, engine: Engine, reports: Sequence[UpstreamReport], keys: Keys) -> Iterator[str]:
     """Yield what is probably wrong with the settings and the upstreams."""
     from interlock.serving.responses.sealing import RANDOM_KEY
 
     for report in reports:
         if report.fault is not None:
             yield f"the upstream {report.upstream.url} {report.fault}"
-    if not (is_local(settings.host) or keys.count or _passes_keys(reports)):
+    if not (is_local(settings.host) or keys.count or engine.passes_keys):
         yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
     if "keys" not in settings.places and settings.store is not None and not settings.store.startswith("memory:"):
         yield RANDOM_KEY
