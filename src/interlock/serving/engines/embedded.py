@@ -316,6 +316,8 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"
 
 
+# Example values for JSON schemas.
+
 SchemaObject: TypeAlias = Mapping[str, object]
 
 MOST_WORK: Final = 50_000

@@ -50,6 +50,8 @@ def output_text(item: JsonItem) -> str:
     return ITEMS[str(item["type"])].result_text(item) or ""
 
 
+# The estimate.
+
 BYTES_PER_TOKEN: Final = 4
 PATCH: Final = 32
 """The width and height in pixels of the part of an image that is a token."""

@@ -199,12 +199,10 @@ class ScriptRule(_Fields, frozen=True, kw_only=True):
 
     @property
     def conditions(self) -> When:
-        """The conditions of the rule."""
         return When(text=self.when) if isinstance(self.when, str) else self.when
 
     @property
     def format(self) -> Format:
-        """The format of the output."""
         return "chat" if self.family is None else family_format(self.family)
 
     @property
@@ -231,7 +229,6 @@ class RecordedStep(ScriptStep, frozen=True, kw_only=True):
 
     @property
     def results(self) -> Sequence[ToolResult]:
-        """The recorded results."""
         return self.turn.results
 
 
@@ -242,7 +239,6 @@ class RecordedRule(ScriptRule, frozen=True, kw_only=True):
 
     @property
     def format(self) -> Format:
-        """The format of the recorded output."""
         return self.recorded_format
 
 
@@ -372,7 +368,6 @@ class Conversation:
         return None
 
     def describe(self) -> str:
-        """Return the facts in words."""
         tools = f", tools {', '.join(self.tools)}" if self.tools else ""
         return f"model {self.model}, turn {self.turn}, text {self.text[:200]!r}{tools}"
 
@@ -401,6 +396,8 @@ def _texts(items: Sequence[JsonItem]) -> list[str | None]:
             part = now
     return texts
 
+
+# The engine.
 
 SCRIPTED: Final = "interlock-script"
 
@@ -616,7 +613,6 @@ class ScriptedGeneration(Generation):
         return self._step
 
     async def admit(self, turn: Turn) -> None:
-        """Fail the request if the step does."""
         del turn
         if self._step is not None and (failure := self._step.fails):
             await asyncio.sleep(self._step.waits)

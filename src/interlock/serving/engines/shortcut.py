@@ -100,7 +100,6 @@ class Shortcut(Generic[T]):
         return not reader.is_complete
 
     def deliver(self, chunks: Sequence[Chunk]) -> None:
-        """Write the events of chunks."""
         unsent = self.unsent
         unsent.events += self.driver.feed(self.read(chunks))
         if unsent.events:

@@ -244,6 +244,8 @@ def _response_format(text_format: Mapping[str, object]) -> Mapping[str, object] 
             return None
 
 
+# Conversations as messages.
+
 Message = dict[str, object]
 
 MEDIA: Final[Mapping[object, str]] = {"image_url": "images", "file": "files", "input_audio": "recordings", "video_url": "videos"}
@@ -284,7 +286,6 @@ class _MessageWriter:
     _callers: dict[object, _Entry] = field(factory=dict[object, _Entry])
 
     def add(self, item: JsonItem) -> None:
-        """Add a normalized item."""
         match str(item["type"]):
             case "reasoning":
                 message = self._assistant().message
@@ -326,7 +327,7 @@ class _MessageWriter:
             self._append({"role": role, "content": [_part(part) for part in parts]})
 
     def _add_output(self, item: JsonItem) -> None:
-        """Add an output to the message with its call; one without a call, such as that of an old release, is a message."""
+        """Add an output to the message with its call; one without a call is a message."""
         output = item.get("output")
         media = [_part(part) for part in map(members, elements(output)) if part.get("type") not in TEXTS]
         message: Message = {"role": "tool", "tool_call_id": self._upstream_id(str(item["call_id"])), "content": text_of(output)}
@@ -395,6 +396,8 @@ def _file(part: Mapping[str, object]) -> Message:
 def _unsupported_part(subject: str) -> ApiError:
     return invalid("input", f"{subject} cannot be sent to this model.", "unsupported_value")
 
+
+# Chat Completions.
 
 SAME: Final = frozenset(
     {
@@ -465,7 +468,6 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     _family: Family | None = None
     """The family of the model, if the parser reads its raw text."""
     _settings: ParserSettings | None = None
-    """The settings of that parser."""
     _reasoning: TaggedReasoning | None = None
     _streamed: set[str] = field(factory=set[str], init=False)
     """The fields in `MESSAGE` that the turn's deltas have had."""

@@ -1,8 +1,7 @@
 """A client of HTTP/1.1 for one server, on httptools, which gives the bytes of a body as they arrive.
 
 It has what the calls of an upstream need: connections that are reused, TLS, proxies, limits and backpressure. It follows no
-redirect and keeps no cookie. The table `UPSTREAM_CONNECTION` in `connection_table` defines
-the states of a connection.
+redirect and keeps no cookie. The table `UPSTREAM_CONNECTION` in `connection_table` defines the states of a connection.
 """
 
 from __future__ import annotations
@@ -199,7 +198,6 @@ class Connection(asyncio.Protocol):
         return answer
 
     def send(self, data: Sequence[bytes]) -> Answer:
-        """Send a request, and return its answer."""
         answer = self._expect()
         self.fire(Trigger.SEND)
         self._transport.writelines(data)
@@ -363,7 +361,6 @@ class HttpClient:
             raise HttpError("the proxy refuses a tunnel to the server")
 
     async def close(self) -> None:
-        """Close all connections."""
         for connection in [*self.connections]:
             connection.close(HttpError("the client was closed"))
         await asyncio.sleep(0)  # their sockets are closed in the next step of the loop, which may be the last

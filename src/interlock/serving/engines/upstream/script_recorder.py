@@ -73,7 +73,6 @@ class ScriptRecorder:
             saved = script
 
     async def close(self) -> None:
-        """Wait until the script is written."""
         if self._saving is not None:
             await self._saving
 

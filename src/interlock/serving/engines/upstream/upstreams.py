@@ -114,6 +114,8 @@ def _require_distinct(upstreams: list[Upstream], place: str) -> None:
                 raise SettingsError(f"{place}[{index}]", f"upstream[{seen[name]}] has the model {name!r} already")
 
 
+# The models that an upstream lists.
+
 UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 """The statuses of upstreams that have no list of models."""
 UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -169,7 +171,6 @@ class ModelList:
         return self._attempt
 
     def close(self) -> None:
-        """End the attempts."""
         for each in (self._attempt, self._timer):
             if each is not None:
                 each.cancel()
@@ -222,6 +223,8 @@ def _facts(model: Mapping[str, object]) -> ModelFacts:
         modalities=[each for each in MODALITIES if each in inputs] or None,
     )
 
+
+# What is wrong with the upstreams when a gateway starts.
 
 PROBE_SECONDS: Final = 2.0
 """The longest time in seconds for the list of an upstream, because the server says only then what it serves."""

@@ -347,6 +347,8 @@ def _template_message(message: Mapping[str, object]) -> Mapping[str, object]:
     return {**message, "reasoning_content": message["reasoning"]} if "reasoning" in message else message
 
 
+# Prompts of gpt-oss.
+
 Segment = tuple[str, bool]
 """A text, and whether it is framing."""
 

@@ -203,7 +203,6 @@ class OneTurn:
     request_metrics: object = None
 
     def append_output(self, output: Output) -> None:
-        """Keep an output."""
         self.output = output
 
     def need_builtin_tool_call(self) -> bool:
@@ -436,11 +435,9 @@ class DescribedTools:
     inner: VllmObject
 
     def has_tool(self, name: str) -> bool:
-        """Return whether a server runs a tool."""
         return name in self.descriptions or (self.inner is not None and self.inner.has_tool(name))
 
     def get_tool_description(self, name: str, allowed_tools: list[str] | None = None) -> VllmObject:
-        """Return the description of a tool for the prompt."""
         if name not in self.descriptions:
             return self.inner.get_tool_description(name, allowed_tools)
         namespace: VllmObject = import_module("openai_harmony").ToolNamespaceConfig

@@ -109,7 +109,6 @@ class VllmRefusedError(ApiError):
 
     @classmethod
     def of(cls, answer: BaseModel) -> VllmRefusedError:
-        """Return the error for a refusal that vLLM returned."""
         error = members(answer.model_dump(mode="json", by_alias=True)["error"])
         param, status = error.get("param"), error.get("code")
         assert isinstance(status, int)  # noqa: S101 - vLLM's code is a status
@@ -117,7 +116,6 @@ class VllmRefusedError(ApiError):
 
     @classmethod
     def raised(cls, error: Exception) -> VllmRefusedError:
-        """Return the error for a refusal that vLLM raised."""
         param = getattr(error, "parameter", None)
         return cls(400, str(error), param=param if isinstance(param, str) else None, code="invalid_value", answer=error)
 
@@ -142,7 +140,6 @@ class Admissions:
     """Raises the refusal of `vllm_xargs`, which only logits processors check; None if the release has no such check."""
 
     def watch(self, client: EngineClient) -> None:
-        """Watch the requests that a client hands to the engine."""
         self.check_xargs = compat.xargs_check(client)
         add_request = client.add_request
 
@@ -625,6 +622,8 @@ def _is_any_of(error: BaseException, names: frozenset[str]) -> bool:
     """Return whether an error's class, or a base of it, has one of these names; vLLM's own classes may not be importable."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
+
+# The long texts of prompts of gpt-oss.
 
 PARTS: Final = ("instructions", "input", "tools")
 """The parameters of a request with texts of the prompt."""
