@@ -15,7 +15,10 @@ from family_pictures import part_for, picture_of_call, picture_of_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.fsm.deltas import Usage
 from interlock.fsm.table import DeclarationError, Edge
+from interlock.parsers import Chunk, Routing, Tagged, parser_for
+from interlock.parsers.chunk import ListReader
 from interlock.parsers.families import DISTINCT, SYNTAXES, Schemas, family
 from interlock.parsers.families.family import CALLING
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
@@ -387,16 +390,47 @@ BODY = {
     ],
 )
 def test_types_come_from_the_schema(key, types):
-    assert Schemas.from_request(BODY).types("f", key) == types
-    assert Schemas.from_request(BODY).types("functions.f", key) == types
+    assert types_of(BODY, "f", key) == types_of(BODY, "functions.f", key) == (types or set())
+
+
+def types_of(body, name, key):
+    return Schemas.from_request(body).of(Routing.from_request(body).function(name)).member(key).types
 
 
 def test_types_are_found_by_every_name_of_a_tool():
-    schemas = Schemas.from_request(BODY)
-    assert schemas.types("chat", "x") == {"object"}
-    assert schemas.types("crm__get", "id") == schemas.types("crm.get", "id") == {"integer"}
-    assert schemas.types("nobody", "x") is None
-    assert Schemas.from_request({}).types("f", "string") is None
+    assert types_of(BODY, "chat", "x") == {"object"}
+    assert types_of(BODY, "crm__get", "id") == types_of(BODY, "crm.get", "id") == {"integer"}
+    assert types_of(BODY, "nobody", "x") == types_of({}, "f", "string") == set()
+
+
+DICE = {"properties": {"sides": {"type": "integer"}, "loud": {"type": "boolean"}}}
+LISTED = {"type": "mcp_list_tools", "server_label": "dice", "tools": [{"name": "roll", "input_schema": DICE}, "no tool"]}
+ROLL = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in (("sides", "6"), ("loud", "true"), ("other", "1")))
+
+
+def test_types_of_tools_that_a_server_has_listed_come_from_the_input():
+    body = {"tools": [{"type": "mcp", "server_label": "dice"}], "input": [LISTED, {"type": "message"}]}
+    parser = parser_for(Tagged("qwen3_coder"), body)
+    for name in ("dice__roll", "dice.roll", "functions.dice__roll"):
+        deltas = parser.feed(Chunk(text=f"<tool_call>\n<function={name}>\n{ROLL}</function>\n</tool_call>"))
+        assert "".join(each for each in deltas if isinstance(each, str)) == '{"sides":6,"loud":true,"other":"1"}'
+
+
+def test_a_parser_takes_the_lists_that_come_after_it_was_made():
+    parser = parser_for(Tagged("qwen3_coder"), {"tools": [{"type": "mcp", "server_label": "dice"}], "input": "Roll!"})
+    assert isinstance(parser, ListReader)
+    parser.read_lists([{"type": "message"}, LISTED])
+    deltas = parser.feed(Chunk(text=f"<tool_call>\n<function=dice__roll>\n{ROLL}</function>\n</tool_call>"))
+    assert "".join(each for each in deltas if isinstance(each, str)) == '{"sides":6,"loud":true,"other":"1"}'
+
+
+def test_code_and_inputs_are_texts_in_a_family_that_reads_untyped_values_as_json():
+    body = {"tools": [{"type": "code_interpreter"}, {"type": "custom", "name": "note"}]}
+    for name, key in (("python", "code"), ("note", "input")):
+        parser = parser_for(Tagged("glm45"), body)
+        written = f"<tool_call>{name}\n<arg_key>{key}</arg_key>\n<arg_value>[1,  2]</arg_value>\n</tool_call>"
+        deltas = [*parser.feed(Chunk(text=written)), *parser.end("stop", Usage())]
+        assert "".join(each for each in deltas if isinstance(each, str)) == "[1,  2]"
 
 
 def test_a_tool_without_a_name_has_no_schema():
@@ -409,7 +443,7 @@ def test_a_schema_without_a_bottom_says_nothing():
     for _ in range(100):
         deep = {"anyOf": [deep], "allOf": [{"properties": {"x": deep}}]}
     body = {"tools": [{"type": "function", "name": "f", "parameters": {"properties": {"x": deep}, **deep}}]}
-    assert Schemas.from_request(body).types("f", "x") is None
+    assert types_of(body, "f", "x") == set()
 
 
 @each(
@@ -484,9 +518,9 @@ def test_half_a_character_is_replaced():
 
 def test_types_may_have_the_names_of_python():
     properties = {name: {"type": name} for name in ("int", "Float", "bool", "LIST", "tuple", "dict", "str", "None")}
-    schemas = Schemas.from_request({"tools": [{"type": "function", "name": "f", "parameters": {"properties": properties}}]})
+    body = {"tools": [{"type": "function", "name": "f", "parameters": {"properties": properties}}]}
     types = ["integer", "number", "boolean", "array", "array", "object", "string", "null"]
-    assert [schemas.types("f", name) for name in properties] == [{name} for name in types]
+    assert [types_of(body, "f", name) for name in properties] == [{name} for name in types]
 
 
 def changes_of(state):

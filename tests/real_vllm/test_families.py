@@ -10,7 +10,7 @@ import warnings
 import pytest
 from playing import body, both, check, judged, stream, summary
 from servers import EVERY, FAMILIES
-from turns import FUNCTION, LOOK, family_turns
+from turns import FUNCTION, LOOK, Turn, family_turns
 
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
@@ -43,6 +43,24 @@ def test_the_client_receives_the_encoded_items(server):
     assert texts == [each.text for each in LOOK if each.kind != "reasoning" or FAMILIES[name]]
     reasoned = response["usage"]["output_tokens_details"]["reasoning_tokens"]
     assert bool(reasoned) is bool(FAMILIES[name])
+
+
+@pytest.mark.parametrize("server", ["family-qwen3_coder"], indirect=True)
+def test_arguments_have_the_types_of_the_schemas_that_a_server_has_listed(server):
+    schema = {"type": "object", "properties": {"sides": {"type": "integer"}, "loud": {"type": "boolean"}}}
+    listed = {
+        "type": "mcp_list_tools",
+        "id": "mcpl_1",
+        "server_label": "dice",
+        "tools": [{"name": "roll", "input_schema": schema}],
+    }
+    tool = {"type": "mcp", "server_label": "dice", "server_url": "http://127.0.0.1:1/mcp"}  # it need not answer: the call waits
+    written = encode([WrittenItem("call", '{"sides":6,"loud":true}', "dice__roll")], "qwen3_coder")
+    items = [listed, {"role": "user", "content": "Roll!"}]
+    request = body(server.setup.model, Turn("", (f"</think>{written}<|im_end|>",), body={"tools": [tool], "input": items}))
+    response = judged(stream(server.url, request))[-1]["response"]
+    (approval,) = [item for item in response["output"] if item["type"] == "mcp_approval_request"]
+    assert json.loads(approval["arguments"]) == {"sides": 6, "loud": True}
 
 
 @SERVERS

@@ -6,8 +6,8 @@ Chunk boundaries mean nothing: any partition of the same tokens gives the same i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -65,4 +65,13 @@ class Parser(Protocol):
 
         The `EndTurn` has the engine's usage, completed with the parser's counts of reasoning and output tokens.
         """
+        ...
+
+
+@runtime_checkable
+class ListReader(Protocol):
+    """A parser that needs the schemas of tools, also of those that an MCP server lists after the response has begun."""
+
+    def read_lists(self, items: Iterable[Mapping[str, object]]) -> None:
+        """Take the schemas from the `mcp_list_tools` items of a conversation, before a turn that may call their tools."""
         ...

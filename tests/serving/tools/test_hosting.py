@@ -2,10 +2,18 @@
 
 import json
 
+import httpx
 import pytest
 from live.agents import ask, calling, mcp, servers, several
 from live.mcp_servers import RESULT, TOOL, Workshop, answer, plain, result, running
 
+from interlock.parsers import Chunk, Tagged
+from interlock.serving.build import build
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.engines.engine import Engine, EngineOutput
+from interlock.serving.engines.script import Call, ScriptedEngine, ScriptRule, ScriptStep
+from interlock.serving.http.server import ServerThread
+from interlock.serving.settings import Settings
 from interlock.serving.tools import hosting
 
 
@@ -437,3 +445,43 @@ def test_a_refused_call_does_not_run_and_the_model_sees_the_refusal() -> None:
         outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=approval_items(approve=False))
     assert [item["type"] for item in outcome.output] == ["mcp_list_tools", "message"]
     assert outcome.engine.turns[0].items[2]["approve"] is False
+
+
+PARAMETERS = "<parameter=sides>\n6\n</parameter>\n<parameter=loud>\ntrue\n</parameter>\n"
+ROLL = f"<tool_call>\n<function=shop__roll>\n{PARAMETERS}</function>\n</tool_call>"
+
+
+class Roller(Engine):
+    """Rolls a die, and says nothing of it."""
+
+    models = ("roller",)
+    format = Tagged("qwen3_coder")
+
+    async def generate(self, turn):
+        yield EngineOutput(Chunk(text="Done." if turn.index else ROLL), "stop")
+
+
+ROLLS = [
+    ScriptStep(calls=[Call("shop__roll", {"sides": 6, "loud": True})]),
+    ScriptStep(says="Done."),
+]
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        Roller(),
+        EmbeddedEngine(("roller",), family=Tagged("qwen3_coder", "qwen3")),
+        ScriptedEngine([ScriptRule(family="qwen3_coder", steps=ROLLS)], ("roller",)),
+    ],
+    ids=["own", "embedded", "scripted"],
+)
+def test_arguments_have_the_types_of_the_schemas_that_the_server_lists(engine, shop):
+    settings = Settings(allow_mcp_host=["127.0.0.1"])
+    with running(shop.server().streamable_http_app()) as base, ServerThread(build(settings, engine)) as url:
+        body = {"model": "roller", "input": "Roll: 6", "tools": [mcp(f"{base}/mcp", allowed_tools=["roll"])]}
+        output = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
+    (call,) = [item for item in output if item["type"] == "mcp_call"]
+    arguments = json.loads(call["arguments"])
+    assert {key: type(value) for key, value in arguments.items()} == {"sides": int, "loud": bool}
+    assert call["output"] == f"{arguments['sides']} {arguments['loud']}"

@@ -45,7 +45,7 @@ class Workshop:
         handlers, level = list(root.handlers), root.level
         server = MCPServer("workshop", log_level="CRITICAL")
         root.handlers, root.level = handlers, level  # what it changes is everybody's
-        for tool in (self.echo, self.slow, self.hang, self.big, self.broken, self.python, self.search, self.find):
+        for tool in (self.echo, self.slow, self.hang, self.big, self.broken, self.python, self.search, self.find, self.roll):
             server.add_tool(tool)
         server.add_tool(self.open_page, name="open")
         server.add_tool(self.look, annotations=ToolAnnotations(readOnlyHint=True))
@@ -62,6 +62,10 @@ class Workshop:
         """Say it again."""
         self.note("echo")
         return self.end("echo", text)
+
+    async def roll(self, sides: int, *, loud: bool) -> str:
+        """Roll a die."""
+        return f"{sides!r} {loud!r}"
 
     async def look(self) -> str:
         """Look, and change nothing."""

@@ -15,7 +15,7 @@ from interlock.parsers.chunk import ReasoningCounter
 from interlock.parsers.families.family import Family, NameMatch
 from interlock.parsers.families.framing import Effect, Trigger
 from interlock.parsers.families.literals import DICTIONARY, LiteralReader, Notation
-from interlock.parsers.families.parameter_values import ANY, STRING, Schemas, Types, convert, escape_json, quote_json
+from interlock.parsers.families.parameter_values import ANY, STRING, Schema, Schemas, Types, convert, escape_json, quote_json
 from interlock.parsers.item_writers import (
     Alignment,
     ItemWriter,
@@ -82,8 +82,7 @@ class OpenCall:
     """
 
     writer: ItemWriter
-    _name: str
-    _schemas: Schemas
+    _schema: Schema
     _keyed: bool
     _lenient: bool
     literal: LiteralReader | None = None
@@ -120,7 +119,7 @@ class OpenCall:
 
     def enter(self, key: str, string_mark: str | None) -> list[Delta]:
         """Begin the value of a key; `string_mark` is `true` or `string` for a string, None if the markup has no types."""
-        types = self._schemas.types(self._name, key)
+        types = self._schema.member(key).types
         if string_mark is not None:
             self._types = STRING if string_mark in {"true", "string"} else ANY
         else:
@@ -144,7 +143,7 @@ class OpenCall:
 
     def declares(self, key: str) -> bool:
         """Return whether the tool has a parameter of this name, or declares none at all."""
-        return self._schemas.schema(self._name).declares(key)
+        return self._schema.declares(key)
 
     def stray(self, text: str) -> None:
         """Keep text outside of values for a message after the call."""
@@ -254,7 +253,7 @@ class ActiveItem:
             writer = writer_for(route, call_id)
         self._has_called = True
         self._open(writer)
-        self._call = OpenCall(writer, name, self._settings.schemas, keyed, lenient, literal)
+        self._call = OpenCall(writer, self._settings.schemas.of(route), keyed, lenient and route.payload == "text", literal)
 
 
 _NO_NAME: Final = NameMatch()
@@ -484,7 +483,8 @@ class Effects:
             self.item.write(name.arguments)
 
     def _literal(self, notation: Notation) -> LiteralReader:
-        return LiteralReader(notation, self._literal_stops, self._settings.schemas.schema(self.name_match.name))
+        settings = self._settings
+        return LiteralReader(notation, self._literal_stops, settings.schemas.of(settings.routing.function(self.name_match.name)))
 
     def _convert(self, _text: str) -> None:
         self.item.call.literal = self._literal(DICTIONARY)

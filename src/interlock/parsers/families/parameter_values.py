@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from json.encoder import encode_basestring
 from math import isfinite
@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from interlock.events.json import as_text, clean, elements, members
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import SEPARATOR
+from interlock.parsers.routing import Route
 
 Types: TypeAlias = frozenset[str]
 """The names of the JSON types that a value may have."""
@@ -97,30 +97,35 @@ _UNKNOWN: Final = Schema()
 
 @frozen
 class Schemas:
-    """The schema of each tool's arguments, by every name that a model may call it by."""
+    """The schema of each tool's arguments, by the tool's namespace or server, and its name."""
 
-    parameters: Mapping[str, Schema] = field(factory=dict[str, Schema])
+    parameters: Mapping[tuple[str, str], Schema] = field(factory=dict[tuple[str, str], Schema])
 
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
-        """Read the `tools` of a request body; invalid tools are ignored."""
+        """Read the `tools` of a request body, and the lists of MCP tools in its `input`; invalid tools are ignored."""
         tools = _find_parameters(elements(body.get("tools")), "")
-        return cls({name: Schema(parameters, parameters) for name, parameters in tools})
+        declared = cls({tool: Schema(parameters, parameters) for tool, parameters in tools})
+        return declared.with_lists(map(members, elements(body.get("input"))))
 
-    def with_tools(self, tools: Sequence[object]) -> Schemas:
-        """Return these schemas and those of further tools."""
-        return Schemas({**self.parameters, **Schemas.from_request({"tools": tools}).parameters})
+    def with_lists(self, items: Iterable[Mapping[str, object]]) -> Schemas:
+        """Return these schemas and those in the `mcp_list_tools` items of a conversation."""
+        lists = [item for item in items if item.get("type") == "mcp_list_tools"]
+        listed = {
+            (as_text(item.get("server_label")), as_text(tool.get("name"))): members(tool.get("input_schema"))
+            for item in lists
+            for tool in map(members, elements(item.get("tools")))
+        }
+        return Schemas({**self.parameters, **{tool: Schema(each, each) for tool, each in listed.items()}}) if listed else self
 
-    def schema(self, name: str) -> Schema:
-        """Return the schema of a tool's arguments."""
-        return self.parameters.get(name, _UNKNOWN)
-
-    def types(self, name: str, key: str) -> Types | None:
-        """Return the types that a parameter of a tool may have; None if they are not declared."""
-        return self.schema(name).member(key).types or None
+    def of(self, route: Route) -> Schema:
+        """Return the schema of the arguments of a call."""
+        fields = route.fields
+        space = as_text(fields.get("namespace")) or as_text(fields.get("server_label"))
+        return self.parameters.get((space, as_text(fields.get("name"))), _UNKNOWN)
 
 
-def _find_parameters(tools: Sequence[object], space: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _find_parameters(tools: Sequence[object], space: str) -> Iterator[tuple[tuple[str, str], Mapping[str, object]]]:
     for tool in map(members, tools):
         if tool.get("type") == "namespace":
             yield from _find_parameters(elements(tool.get("tools")), as_text(tool.get("name")))
@@ -131,9 +136,7 @@ def _find_parameters(tools: Sequence[object], space: str) -> Iterator[tuple[str,
         if kind in CLIENT_TOOLS:
             name, parameters = kind, members(tool.get("parameters")) or CLIENT_TOOLS[kind].parameters
         if name:
-            for qualified in [f"{space}{SEPARATOR}{name}", f"{space}.{name}"] if space else [name]:
-                yield qualified, parameters
-                yield f"functions.{qualified}", parameters
+            yield (space, name), parameters
 
 
 def _properties(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> Mapping[str, object]:

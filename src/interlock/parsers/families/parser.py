@@ -10,7 +10,7 @@ characters after a marker that may begin a call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from attrs import define, evolve, field
@@ -93,6 +93,10 @@ class FamilyParser:
         self._partial, self._stops, self._ends, self._structure, self._literal = "", None, None, None, None
         self._effects = Effects(self._family, self._settings, self._by_state["literal"].literal_stops)
         self._counter = self._effects.counter
+
+    def read_lists(self, items: Iterable[Mapping[str, object]]) -> None:
+        """Take the schemas of MCP tools from the `mcp_list_tools` items of a conversation; see `ListReader`."""
+        self._settings.schemas = self._settings.schemas.with_lists(items)
 
     @property
     def pending(self) -> str:

@@ -31,6 +31,7 @@ from interlock.fsm.driver import Clock, Ids, ReadyCall, ResponseDriver
 from interlock.fsm.lifecycle import FinalFields
 from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
+from interlock.parsers.chunk import ListReader
 from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, fitting
 from interlock.serving.engines.prompt import estimate_prompt
@@ -550,7 +551,10 @@ class ResponseRun(Generic[T]):
         read = partial(self._read, generation.parser)
         if self.client is not None:
             generation.shorten(Shortcut(self.client, self.driver, read, self.delivery))
-        turn = await fitting(generation, self.next_turn())
+        turn = self.next_turn()
+        if isinstance(generation.parser, ListReader):
+            generation.parser.read_lists(turn.items)
+        turn = await fitting(generation, turn)
         with traces.record("turn", "INTERNAL", {"interlock.turn.index": turn.index}):
             async with aclosing(await generation.start(turn)) as outputs:
                 async for output in outputs:

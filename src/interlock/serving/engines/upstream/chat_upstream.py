@@ -42,7 +42,7 @@ from interlock.serving.requests.input_items import JsonItem, normalize, text_of
 from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, offer
 
 if TYPE_CHECKING:
-    from interlock.parsers.families import Family, FamilyParser, ParserSettings
+    from interlock.parsers.families import Family, FamilyParser
 
 
 logger = logging.getLogger(__name__)
@@ -467,7 +467,6 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
     decoder: ClassVar = Decoder(CompletionsChunk[ChatChoice])
     _family: Family | None = None
     """The family of the model, if the parser reads its raw text."""
-    _settings: ParserSettings | None = None
     _reasoning: TaggedReasoning | None = None
     _streamed: set[str] = field(factory=set[str], init=False)
     """The fields in `MESSAGE` that the turn's deltas have had."""
@@ -487,10 +486,10 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
 
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         if tagged.tool_parser is None:
-            return cls(call, parser, names, None, None, TaggedReasoning(FamilyParser(model_family)))
+            return cls(call, parser, names, None, TaggedReasoning(FamilyParser(model_family)))
         settings = ParserSettings.from_request(call.declared)
         settings.routing = routing
-        return cls(call, FamilyParser(model_family, settings), names, model_family, settings)
+        return cls(call, FamilyParser(model_family, settings), names, model_family)
 
     def _read_choice(self, choice: ChatChoice) -> Sequence[Chunk]:
         delta = self._delta(choice)
@@ -579,8 +578,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         reasoning_field = upstream.settings.fields.get("reasoning_content", "reasoning_content")
         tools = self._offer(turn, self.call.functions)
         upstream_id = upstream_call_id
-        if self._family is not None and self._settings is not None:
-            self._settings.schemas = self._settings.schemas.with_tools(tools.tools)
+        if self._family is not None:
             written_id = self._family.written_id
 
             def upstream_id(call_id: str) -> str:

@@ -290,7 +290,6 @@ class FamilyTranslator(VllmTranslator):
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
         offered = self._offer(turn, self.call.functions)
-        self._settings.schemas = self._settings.schemas.with_tools(offered.tools)
         messages = self._messages(turn, "reasoning", self._family.written_id)
         if offered.choice not in ("auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")

@@ -8,7 +8,7 @@ each token is paired with its own text, so that parsers read the same from any c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
@@ -108,6 +108,9 @@ class FamilyReader:
         self._pairing = _pairing(call, self._tokens) if lags else None
         self._start = self._starts(call)
         self._parser.begin(self._start)
+
+    def read_lists(self, items: Iterable[Mapping[str, object]]) -> None:
+        self._parser.read_lists(items)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         token_ids = chunk.token_ids
