@@ -486,8 +486,9 @@ def test_a_script_shows_its_requests_to_tests_in_any_language(mock) -> None:
     assert ask(mock, "weather").status_code == 200
     assert ask(mock, "other").status_code == 400
     shown = httpx.get(url).json()
-    facts = {"model": "m", "tools": [], "turn": 1}
+    facts = {"path": "/v1/responses", "model": "m", "tools": [], "turn": 1, "stream": None, "errors": []}
     first, second = shown["requests"]
+    assert first.pop("headers")["content-type"] == "application/json"
     assert first == {
         **facts,
         "text": "weather",
@@ -517,6 +518,31 @@ def test_the_requests_of_a_script_are_for_allowed_hosts_and_before_the_viewer() 
             "requests": [],
             "unused": ["any request"],
         }
+
+
+def test_the_requests_of_a_script_have_headers_without_keys_and_judged_streams() -> None:
+    rules = [
+        ScriptRule(when="good", steps=[ScriptStep(says="Hi")]),
+        ScriptRule(when="cut", steps=[ScriptStep(says="Hi", stops=3)]),
+        ScriptRule(when="gone", steps=[ScriptStep(says="Hi", disconnects=3)]),
+    ]
+    headers = {"authorization": "Bearer secret", "x-api-key": "secret", "x-test": "1"}
+    with ServerThread(build(Settings(), ScriptedEngine(rules))) as url:
+        good, cut = (
+            httpx.post(f"{url}/v1/responses", json={"model": "m", "input": text, "stream": True}, headers=headers).text
+            for text in ("good", "cut")
+        )
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "gone", "stream": True})
+        chat = httpx.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "good"}]})
+        shown = httpx.get(f"{url}/interlock/requests").json()["requests"]
+    assert chat.status_code == 200
+    paths = ["/v1/responses"] * 3 + ["/v1/chat/completions"]
+    assert [(each["path"], each["stream"], each["errors"]) for each in shown] == [
+        (path, stream, []) for path, stream in zip(paths, [good, cut, None, None], strict=True)
+    ]
+    sent = shown[0]["headers"]
+    assert [sent[name] for name in headers] == ["***", "***", "1"]
 
 
 def test_the_requests_of_a_script_need_the_key_of_the_server() -> None:

