@@ -129,21 +129,28 @@ nightly: .venv/.dev .venv-vllm/.test ## Every change of the families' framing, a
 	$(PYTEST) -m nightly tests/parsers
 	$(IN_VLLM) -m long tests/real_vllm $(if $(ONLY),-k '$(ONLY)')
 
+# uv installs the clients, because pip searches for minutes for versions that fit together. OpenHands needs Python 3.12, and is left
+# out without it.
+PYTHON_312 ?= $(shell for p in python3.12 python3.13; do $$p -c 'import ensurepip' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
 # Codex, Claude Code, opencode and Continue alone are 1.2 gigabytes, so the clients stay out of the other environments.
 .PHONY: test-clients
 test-clients: .venv/.dev ## Third-party clients, including Codex and Claude Code, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
 		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed \
-			.venv-agents/.installed .venv-adk/.installed .venv-litellm/.installed .venv-aider/.installed && \
+			.venv-agents/.installed .venv-adk/.installed .venv-crewai/.installed .venv-litellm/.installed .venv-aider/.installed \
+			$(if $(PYTHON_312),.venv-openhands/.installed) && \
 		$(BIN)/pytest tests/clients; fi
 
 tests/clients/node_modules/.installed: tests/clients/package-lock.json
 	cd tests/clients && npm ci --no-audit --no-fund
 	@touch $@
 
-.venv-clients/.installed .venv-agents/.installed .venv-adk/.installed .venv-litellm/.installed .venv-aider/.installed: .venv-%/.installed: tests/clients/%.txt
+.venv-openhands/.installed: PYTHON = $(PYTHON_312)
+$(patsubst %,.venv-%/.installed,clients agents adk crewai litellm aider openhands): .venv-%/.installed: tests/clients/%.txt
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --requirement $<
+	.venv-$*/bin/python -m pip install uv
+	.venv-$*/bin/uv pip install --quiet --python .venv-$*/bin/python --requirement $<
 	@touch $@
 
 .PHONY: test-deploy

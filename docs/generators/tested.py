@@ -50,6 +50,8 @@ TESTED: Final[dict[str, tuple[str, str, str] | None]] = {
     "pip pydantic-ai-slim": ("Pydantic AI", "Responses", "calls a tool"),
     "pip instructor": ("instructor", "Chat Completions", "fills in an object"),
     "pip llama-index-llms-openai-like": ("LlamaIndex, `llama-index-llms-openai-like`", "Chat Completions", "calls a tool"),
+    "pip crewai": ("CrewAI", "Chat Completions", "calls a tool"),
+    "pip openhands-sdk": ("OpenHands, its SDK", "Chat Completions", "calls a tool"),
     "pip smolagents": ("smolagents", "Chat Completions", "calls a tool"),
     "pip google-adk": ("Google's ADK", "Chat Completions", "calls a tool"),
     "pip strands-agents": ("Strands Agents", "Chat Completions, Messages", "calls a tool"),

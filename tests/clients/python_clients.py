@@ -118,6 +118,19 @@ def anthropic_runner(url, _):
         return "".join(block.text for block in message.content if block.type == "text")
 
 
+def crewai(url, _):
+    """CrewAI: an agent over Chat Completions, streamed."""
+    from crewai import LLM, Agent
+    from crewai.events import crewai_event_bus
+    from crewai.tools import tool
+
+    model = LLM(f"hosted_vllm/{MODEL}", base_url=url, api_key=API_KEY, stream=True)
+    agent = Agent(role="reporter", goal="Report the weather.", backstory="You report.", tools=[tool(get_weather)], llm=model)
+    answer = agent.kickoff(QUESTION).raw
+    crewai_event_bus.flush()  # which prints what happened
+    return answer
+
+
 def instructor_chat(url, _):
     """instructor: an object that the model fills in, streamed as partial objects of a forced call over Chat Completions."""
     import instructor
@@ -195,6 +208,45 @@ def llama_index(url, _):
     return asyncio.run(converse())
 
 
+def openhands(url, _):
+    """OpenHands: an agent over Chat Completions by LiteLLM, with a tool that the client runs."""
+    import tempfile
+
+    from openhands.sdk import LLM, Agent, Conversation
+    from openhands.sdk.event import MessageEvent
+    from openhands.sdk.tool import Action, Observation, Tool, ToolDefinition, ToolExecutor, register_tool
+
+    class WeatherAction(Action):
+        city: str
+
+    class WeatherObservation(Observation):
+        pass
+
+    class WeatherExecutor(ToolExecutor):
+        def __call__(self, action, conversation=None):
+            del conversation
+            return WeatherObservation.from_text(get_weather(action.city))
+
+    class GetWeather(ToolDefinition):
+        @classmethod
+        def create(cls, *_arguments, **_named):
+            described = {
+                "description": "The weather of a city.",
+                "action_type": WeatherAction,
+                "observation_type": WeatherObservation,
+            }
+            return [cls(**described, executor=WeatherExecutor())]
+
+    register_tool("get_weather", GetWeather)
+    agent = Agent(llm=LLM(model=f"openai/{MODEL}", base_url=url, api_key=API_KEY), tools=[Tool(name="get_weather")])
+    with tempfile.TemporaryDirectory() as folder:
+        conversation = Conversation(agent=agent, workspace=folder, visualizer=None)
+        conversation.send_message(QUESTION)
+        conversation.run()
+        said = [each for each in conversation.state.events if isinstance(each, MessageEvent) and each.source == "agent"]
+    return "".join(part.text for part in said[-1].llm_message.content)
+
+
 def openai_chat(url, _):
     """The `openai` package's helper for streams of Chat Completions, and tools."""
     import openai
@@ -266,8 +318,17 @@ def strands(url, api):
 CLIENTS = {
     client.__name__: client
     for client in (
-        *(agents_sdk, anthropic_messages, anthropic_runner, google_adk, instructor_chat, langchain_agent, litellm_messages),
-        *(litellm_responses, llama_index, openai_chat, pydantic_ai, smolagents, strands),
+        *(
+            agents_sdk,
+            anthropic_messages,
+            anthropic_runner,
+            crewai,
+            google_adk,
+            instructor_chat,
+            langchain_agent,
+            litellm_messages,
+        ),
+        *(litellm_responses, llama_index, openai_chat, openhands, pydantic_ai, smolagents, strands),
     )
 }
 
