@@ -167,8 +167,6 @@ class MockRequest(ScriptedRequest):
     `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
     """
 
-    path: str
-    headers: Headers = field(repr=False)
     body: bytes = b""
 
     @property
@@ -225,7 +223,7 @@ class _MockConnection(ScriptedConnection):
             self._last.problem = reason
 
     def _note(self, body: bytes) -> MockRequest:
-        self._last = MockRequest(self._scope["path"], Headers(scope=self._scope), body)
+        self._last = MockRequest(path=self._scope["path"], headers=Headers(scope=self._scope), body=body)
         self._requests.append(self._last)
         return self._last
 

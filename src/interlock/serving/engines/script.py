@@ -423,7 +423,7 @@ class ScriptedRequest:
     """A request for an answer of the model, with the facts that rules match."""
 
     path: str = ""
-    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    headers: Headers = field(factory=Headers, repr=False)
     stream: bytes | None = field(default=None, repr=False)
     """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     model: str = ""
