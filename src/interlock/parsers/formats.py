@@ -76,6 +76,21 @@ class Tagged:
         return "tagged"
 
 
+def tagged(name: str) -> Tagged | None:
+    """Return the format of `FAMILY`, which has its usual reasoning, or of `FAMILY/REASONING`; `none` is a model without it.
+
+    None if either is unknown.
+    """
+    from interlock.parsers.families import DEFAULT_REASONING, REASONINGS  # noqa: PLC0415
+
+    tool_parser, slash, reasoning = name.partition("/")
+    if tool_parser not in DEFAULT_REASONING or (slash and reasoning != "none" and reasoning not in REASONINGS):
+        return None
+    if not slash:
+        return Tagged(tool_parser, DEFAULT_REASONING[tool_parser])
+    return Tagged(tool_parser, None if reasoning == "none" else reasoning)
+
+
 Format: TypeAlias = Literal["chat", "harmony", "responses", "text", "vllm"] | Tagged
 """The name of a format, or text with a family's markers."""
 

@@ -54,10 +54,16 @@ def build(
         tools: Runs hosted tools, instead of `build_tools`.
 
     Raises:
-        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type.
+        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type, or a tool
+            has a name that no hosted tool has.
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
     """
     _require_declared(engine)
+    if isinstance(tools, ToolServers) and (unknown := [*tools.hosted.keys() - {*HOSTED_TOOLS}]):
+        names = ", ".join(HOSTED_TOOLS)
+        raise DeclarationError(
+            f"ToolServers has {unknown[0]!r}, but a hosted tool is one of {names}; other tools are MCP servers"
+        )
     service = ResponseService(
         engine,
         Archive(store or _open_store(settings), settings.times),

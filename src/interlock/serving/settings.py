@@ -192,7 +192,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     family: Annotated[
         str | None,
         Option(
-            "The format of a model family, such as qwen3_coder: the embedded engine writes it, a gateway reads its text.", "NAME"
+            "The format of a model family, such as qwen3_coder, or qwen3_coder/none for models that do not reason: the embedded "
+            "engine writes it, a gateway reads its text.",
+            "NAME",
         ),
     ] = None
     pass_key: Annotated[bool, Option("Send each client's own key to the server behind the gateway.")] = False

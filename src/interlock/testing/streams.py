@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 import orjson
 from attrs import frozen
 
+from interlock.dialects import ApiName
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ITEMS, ItemKind, examples, required_fields, result_fields
 from interlock.events.json import dumps
@@ -24,7 +25,8 @@ from interlock.events.stream import TERMINAL
 from interlock.fsm import deltas
 from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.judges import Acceptor, Finding, judge
+from interlock.judges import Acceptor, AnyJudge, Finding
+from interlock.judges.dialects import find_api
 
 T = TypeVar("T")
 
@@ -56,21 +58,41 @@ _ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
 }
 
 
-def findings(events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai") -> list[Finding]:
-    """Return the findings of a stream, given the bodies of its events."""
+def findings(
+    events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai", api: ApiName | None = None
+) -> list[Finding]:
+    """Return the findings of a stream of any API, given the bodies of its events, of which the first shows the API by default."""
+    events = [*events]
+    api = api or (find_api(events[0]) if events else None) or "responses"
+    if api != "responses":
+        names = [b"event: %s\n" % str(body["type"]).encode() if "type" in body else b"" for body in events]
+        chunks = [name + b"data: " + dumps(body) + b"\n\n" for name, body in zip(names, events, strict=True)]
+        return _judged([*chunks, DONE_FRAME] if api == "chat" else chunks, dialect, api)
     acceptor = Acceptor(dialect=dialect)
     return [*(finding for body in events for finding in acceptor.feed(body)), *acceptor.end()]
 
 
+def _judged(chunks: Iterable[bytes], dialect: DialectName, api: ApiName | None) -> list[Finding]:
+    judge = AnyJudge(api=api, dialect=dialect)
+    for chunk in chunks:
+        judge.feed(chunk)
+    return [*judge.end().findings]
+
+
 def assert_legal(
-    stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]], *, dialect: DialectName = "openai", strict: bool = False
+    stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]],
+    *,
+    dialect: DialectName = "openai",
+    strict: bool = False,
+    api: ApiName | None = None,
 ) -> None:
     """Assert that a stream has no error by the rules of `interlock check`.
 
     Args:
         stream: The bodies of its events; or its bytes, whole or in chunks, to check the framing of the events too.
-        dialect: The dialect of the stream.
+        dialect: The dialect of a stream of the Responses API.
         strict: Also fail on deviations, which are unusual but well known, and on what is not judged: unknown events and items.
+        api: The API of the stream; by default, the one that its first event shows.
 
     Raises:
         AssertionError: The stream is not legal; the message lists the findings.
@@ -78,9 +100,9 @@ def assert_legal(
     entries = [stream] if isinstance(stream, bytes) else [*stream]
     chunks = [entry for entry in entries if isinstance(entry, bytes)]
     if chunks:
-        results = [*judge(chunks, dialect=dialect).findings]
+        results = _judged(chunks, dialect, api)
     else:
-        results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect)
+        results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect, api=api)
     failures = [finding for finding in results if strict or finding.severity == "error"]
     if failures:
         raise AssertionError("\n".join(["the stream is not legal:", *map(describe_finding, failures)]))

@@ -242,6 +242,12 @@ def test_there_is_colour_on_a_terminal() -> None:
     assert "\x1b[" in result.stdout
 
 
+def test_a_file_without_a_byte_is_empty(tmp_path) -> None:
+    (tmp_path / "a.sse").touch()
+    result = run(tmp_path / "a.sse", "--json")
+    assert (result.exit_code, [each["error"] for each in sources(result)]) == (2, ["it is empty"])
+
+
 def test_the_json_output_says_that_a_source_is_unreadable() -> None:
     result = run("-", "--json", stdin=b"\x00\xff")
     assert (result.exit_code, sources(result)) == (

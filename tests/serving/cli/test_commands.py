@@ -239,6 +239,14 @@ def test_serve_writes_the_format_of_a_family() -> None:
     assert output[-1].arguments == '{"city":"Paris"}'
 
 
+def test_serve_writes_the_format_of_a_family_that_does_not_reason() -> None:
+    with api_of("--family", "qwen3_coder/none") as client:
+        output = client.responses.create(
+            model="interlock-embedded", input="Which weather is it in: Paris", tools=[WEATHER]
+        ).output
+    assert [item.type for item in output] == ["message", "function_call"]
+
+
 def test_serve_lists_the_known_families_for_an_unknown_one() -> None:
     result = run("serve", "--family", "esperanto")
     assert (result.exit_code, result.stderr.partition(",")[0]) == (

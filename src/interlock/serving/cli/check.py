@@ -235,11 +235,13 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
     """Feed a source, or the stream of a recording, to a judge; return why it cannot be read, or an empty text."""
     from interlock.serving.engines.recordings import RecordingError, replay_frames
 
+    is_empty = True
     try:
         with open_source(name, request) as source:
             if source.content_type is not None:
                 judge.content_type(source.content_type)
             for place, chunk in enumerate(source.chunks):
+                is_empty = is_empty and not chunk
                 if place == 0 and (recording := recording_in(chunk, source)) is not None:
                     for frame in replay_frames(recording, dialect):
                         judge.feed(frame)
@@ -256,7 +258,7 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
         return str(error).removeprefix(f"{name}: ")
     except RecordingError as error:
         return f"line {error.line}: {error.message}"
-    return ""
+    return "it is empty" if is_empty else ""
 
 
 def _rule_or_deviation(name: str, option: str) -> str:

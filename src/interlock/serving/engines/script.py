@@ -28,6 +28,7 @@ from interlock.events.json import dumps, elements, members
 from interlock.fsm.table import InterlockError
 from interlock.judges import AnyJudge, Finding
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
+from interlock.parsers.formats import tagged
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.prompt import is_client_output, is_from_user
 from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, read
@@ -68,9 +69,9 @@ def family_format(name: str) -> Literal["harmony"] | Tagged:
 
     if name in HARMONY_NAMES:
         return "harmony"
-    if name not in DEFAULT_REASONING:
+    if (output_format := tagged(name)) is None:
         raise ValueError(f"unknown family {name!r}; choose one of {', '.join([*HARMONY_NAMES, *DEFAULT_REASONING])}")
-    return Tagged(name, DEFAULT_REASONING[name])
+    return output_format
 
 
 class ScriptError(InterlockError):

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from live.chunk_shapes import chunk
 from live.upstream import Reply, ScriptedUpstream, failure, gateway, serve_upstream, stream
 
+from interlock.parsers import Tagged
 from interlock.serving.cli.commands import app
 from interlock.serving.cli.run_client import ServedModel, configure_claude, configure_codex
 from interlock.serving.engines.upstream import upstreams
@@ -579,3 +580,22 @@ def test_an_upstream_that_is_down_is_logged_once_and_once_when_it_returns(monkey
 def test_a_model_without_an_id_is_left_out(body, names):
     with gateway(GOOD, listing=Reply((body,), 200, {"content-type": "application/json"})) as (url, _):
         assert [model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "tagged"),
+    [
+        ("qwen3_coder", Tagged("qwen3_coder", "qwen3")),
+        ("qwen3_coder/none", Tagged("qwen3_coder")),
+        ("hermes/deepseek_r1", Tagged("hermes", "deepseek_r1")),
+        ("deepseek_r1", Tagged(None, "deepseek_r1")),
+    ],
+)
+def test_a_family_may_name_its_reasoning_or_that_it_has_none(name, tagged):
+    assert upstream_of(UpstreamSettings(url="http://a", family=name)).family == tagged
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder/", "qwen3_coder/esperanto", "esperanto/none", "/none"])
+def test_half_a_family_is_refused(name):
+    with pytest.raises(SettingsError, match=f"unknown family '{name}'"):
+        upstream_of(UpstreamSettings(url="http://a", family=name))

@@ -14,6 +14,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.json import as_text, elements, members
 from interlock.parsers import Tagged
+from interlock.parsers.formats import tagged
 from interlock.serving.engines.upstream.translator import count_of
 from interlock.serving.engines.upstream.upstream_client import STALLED, UNREACHABLE, Upstream
 from interlock.serving.requests.api_errors import ApiError
@@ -77,8 +78,8 @@ def family_format(name: str) -> Tagged:
     """Return the format of a model family, or of reasoning alone; raise `SettingsError` for an unknown one."""
     from interlock.parsers.families import DEFAULT_REASONING, REASONINGS  # noqa: PLC0415 - only gateways with a family load them
 
-    if name in DEFAULT_REASONING:
-        return Tagged(name, DEFAULT_REASONING[name])
+    if (output_format := tagged(name)) is not None:
+        return output_format
     if name in REASONINGS:
         return Tagged(None, name)
     names = ", ".join(dict.fromkeys((*DEFAULT_REASONING, *REASONINGS)))
