@@ -44,7 +44,7 @@ class Answer(ResponsesResponse):
 
 
 def watch(context: Any) -> SimpleNamespace:
-    """Return what vLLM's loop of turns and tools gives to the context of a response, as it comes."""
+    """Record each output and tool result on its way into vLLM's context."""
     seen = SimpleNamespace(output=None, turn=None, result="", call=None, asks=context.need_builtin_tool_call)
     append, append_result = context.append_output, context.append_tool_output
     takes_turns = isinstance(context, ParsableContext)  # which takes each output for a whole turn
@@ -113,7 +113,7 @@ class EventServing(serving.OpenAIServingResponses):
             async with AsyncExitStack() as stack, aclosing(steps):
                 await self._initialize_tool_sessions(request, context, stack)
                 async for _ in steps:
-                    if (call := seen.call) is not None:
+                    if (call := seen.call) is not None:  # vLLM's loop has run the tool
                         yield [interlock.Succeed(call.id, interlock.result_fields(call.kind, seen.result))]
                         seen.call = None
                     output, new, prompt = seen.output, seen.output.outputs[0], seen.output.prompt_token_ids or []
@@ -121,7 +121,7 @@ class EventServing(serving.OpenAIServingResponses):
                         reader = self._make_response_parser(request, tokenizer, self._effective_chat_template_kwargs(request))
                         if isinstance(parser, interlock.FamilyParser) and reader.is_reasoning_end(prompt):
                             parser.begin("between")
-                    chunk = interlock.Chunk(new.token_ids, new.text)
+                    chunk = interlock.Chunk(new.token_ids, new.text)  # the step's output, for any of the parsers
                     if isinstance(parser, interlock.ChatParser):
                         arguments, finished = (new.text, [*new.token_ids], request, prompt), output.finished
                         chunk.delta = reader.parse_delta(*arguments, finished=finished) if reader else {"content": new.text}
@@ -130,12 +130,12 @@ class EventServing(serving.OpenAIServingResponses):
                         chunk.logprobs = [entry.model_dump() for entry in entries]
                     yield parser.feed(chunk)
                     self._raise_if_error(new.finish_reason, request.request_id)
-                    if output.finished:
+                    if output.finished:  # the turn ends
                         tokens, cached = len(seen.turn.outputs[0].token_ids), output.num_cached_tokens or 0
                         usage = interlock.Usage(input_tokens=len(prompt), cached_tokens=cached, output_tokens=tokens)
                         yield parser.end("content_filter" if new.finish_reason == "repetition" else new.finish_reason, usage)
                         seen.turn = None
-                        if driver.ready and seen.asks():
+                        if driver.ready and seen.asks():  # vLLM's loop runs the last call next
                             seen.call = driver.ready[-1]
                             yield [interlock.Run(seen.call.id)]
                 yield [interlock.Finish()]
