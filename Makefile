@@ -31,11 +31,14 @@ SPREAD := -n 2 --dist worksteal
 PYTEST := $(BIN)/pytest $(SPREAD) --ignore=tests/browser
 
 .PHONY: help
-help: ## List the targets
+help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
+.PHONY: env
+env: .venv/.dev ## Install what checks and tests need into .venv
+
 .PHONY: serve
-serve: .venv/.serve ## Serve on $(HOST):$(PORT) with the embedded engine
+serve: .venv/.serve ## Serve on 127.0.0.1:8000 with the embedded engine; HOST= and PORT= name another address
 	$(BIN)/interlock serve --host $(HOST) --port $(PORT) --code-interpreter
 
 .PHONY: test
@@ -163,7 +166,7 @@ test-deploy: .venv-deploy/.installed ## The files of deploy/ with their own tool
 	@touch $@
 
 .PHONY: test-gpu
-test-gpu: ## The same on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python; then bench-server
+test-gpu: ## test-vllm on a CUDA device with the vLLM that is installed, VLLM_GPU=/path/to/python; then benchmarks/bench_server.py
 	@command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU || { \
 		echo "test-gpu: skipped: no CUDA device"; exit 0; }; \
 	$(GPU_PYTHON) -c 'import vllm, interlock' 2>/dev/null || { \
@@ -189,7 +192,7 @@ clean: ## Remove the environments, caches and build output
 	@touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
-	@echo "Installing the server, and the tools that check it, into .venv (650 MB, about two minutes)."
+	@echo "Installing the server, and the tools that check it, into .venv (670 MB, about two minutes)."
 	@$(BIN)/python -m pip install --editable '.[dev]'
 	@touch $@ .venv/.serve
 

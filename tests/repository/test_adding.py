@@ -77,6 +77,20 @@ def test_the_names_in_the_rest_are_in_the_files_that_it_links():
         assert missing == []
 
 
+# A rule
+
+
+RULE = (ROOT / "docs" / "design" / "adding-a-rule.md").read_text("utf-8")
+
+
+def test_the_changes_of_the_page_add_the_rule(tmp_path):
+    changed_package(RULE, tmp_path)
+    tests = tmp_path / "test_time.py"
+    (test,) = re.findall(r"^```python\n(.*?)^```$", RULE, flags=re.MULTILINE | re.DOTALL)
+    tests.write_text(test, "utf-8")
+    run_tests(tests, tmp_path)
+
+
 # An API in front, with the tests of its page
 
 

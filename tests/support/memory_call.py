@@ -165,6 +165,11 @@ def test_the_proof_holds_for_it():
     assert proof.coverage["memory_call"].edges == 9
 
 
+def test_a_broken_stream_lacks_the_start_of_its_tool():
+    names = [body["type"] for body in legality.break_rule(LEGAL, "R11")]
+    assert names == [body["type"] for body in without("response.memory_call.recalling")]
+
+
 class Seeded(random.Random):
     """Makes the choices of a stream from a seed."""
 

@@ -17,10 +17,12 @@ from corpus_streams.make_corpus import corpus, recorded
 from each import each
 
 from interlock.events.json import dumps
+from interlock.events.rulebook import RULES
 from interlock.serving.cli.commands import app
-from interlock.testing import Mock, assert_legal, findings
+from interlock.testing import Mock, assert_legal, findings, streams
 
-CORPUS = Path(__file__).parents[1] / "corpus"
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "tests" / "corpus"
 
 
 @each("name", LEGAL)
@@ -28,6 +30,13 @@ def test_a_legal_stream_passes_as_events_and_as_bytes(name):
     assert_legal(LEGAL[name], strict=True)
     assert_legal(iter(LEGAL[name]), strict=True)
     assert_legal(framed(LEGAL[name]), strict=True)
+
+
+def test_every_rule_that_a_stream_can_break_has_a_mutation_a_stream_and_a_place_on_the_page():
+    judged = [number for number, rule in RULES.items() if rule.breaks]
+    assert {name.split("-")[0] for name in (*BROKEN, *BROKEN_FRAMES)} == {*judged}
+    assert [*streams.RULES] == [number for number in judged if number != "R5"]  # R5 is about bytes
+    assert " ".join(streams.RULES) in (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8").splitlines()
 
 
 def test_deviations_fail_only_a_strict_assertion():

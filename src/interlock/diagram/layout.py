@@ -678,7 +678,7 @@ _Segment: TypeAlias = tuple[float, float, float, object]
 
 
 def _overlaps(levels: list[_Segment]) -> int:
-    """Count the pairs of horizontal segments of different owners that draw_track less than a line of text apart."""
+    """Count the pairs of horizontal segments of different owners that run less than a line of text apart."""
     levels.sort(key=itemgetter(0))
     count = 0
     for at, (height, start, end, owner) in enumerate(levels):

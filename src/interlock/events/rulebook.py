@@ -32,7 +32,7 @@ class Rule:
     """A rule of a stream.
 
     Args:
-        number: `R1` to `R20`, or `R4a`; `M1` to `M14` of Messages; `C1` to `C9` of Chat Completions.
+        number: `R` and a number, such as `R4` or `R4a`; `M` and a number for Messages; `C` and a number for Chat Completions.
         name: One or two words.
         category: What it is about.
         says: The text of the rule.
@@ -70,7 +70,7 @@ R4 | failure | order
 R4a | silence | order
 | After `response.created` and before the terminal event, `keepalive` may come between any two events. It has a `type` and a
   `sequence_number` alone, which R2 counts, and belongs to no item. It is never stored, so a stream of stored events, which a
-  client can resume, has server-sent comments instead. So has the dialect of Open Responses.
+  client can resume, has server-sent comments instead. In the dialect of Open Responses, every stream has comments instead.
 | A client has no response yet that the event could keep alive.
 
 R5 | framing | content
@@ -134,8 +134,8 @@ R17 | totality | content
 
 R18 | empties | content
 | A call without arguments is an item, whose arguments are `{}` if the model wrote none, a blank or `null`. Reasoning whose
-  content is encrypted or withheld is an item. A message or reasoning of only white space is none: leading white space waits
-  until other text follows.
+  content is encrypted or withheld is an item. A message or reasoning of only white space is left out: leading white space
+  waits until other text follows.
 | No client breaks; the rule is for the streams that Interlock writes.
 
 R19 | one truth | content

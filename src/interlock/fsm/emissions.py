@@ -126,7 +126,7 @@ def done(item: AnyItem) -> stream.ItemDone:
     if item.args:
         item.update(**item.args)
     if item.final_fields is not None:
-        item.show()
+        item.show()  # so that `final_fields` reads the item with the status of its end
         item.update(**item.final_fields(item.shown_as_json()))
     return stream.ItemDone(item.output_index, item.show())
 

@@ -21,7 +21,7 @@ from interlock.events.items import ITEMS, ItemKind, examples, required_fields, r
 from interlock.events.json import dumps
 from interlock.events.response_object import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
-from interlock.events.stream import TERMINAL
+from interlock.events.stream import PROGRESS, TERMINAL
 from interlock.fsm import deltas
 from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES
@@ -274,12 +274,13 @@ Apply: TypeAlias = Callable[[Chance, list[Body]], bool]
 # Items with output text, calls whose input the model writes, calls that the server runs, and the events that start the latter.
 _TEXTS: Final[tuple[ItemKind, ...]] = ("message",)
 _WRITTEN: Final = tuple(kind for kind, item in ITEMS.items() if len(item.text_path) == 1)
-_STARTED: Final = (".searching", ".interpreting", ".generating")
-_RUN: Final = tuple(
-    kind
+_STARTS: Final = {
+    kind: str(effect)
     for kind, lifecycle in LIFECYCLES.items()
-    if any(str(effect).endswith(_STARTED) for edge in lifecycle.edges for effect in edge.effects)
-)
+    for edge in lifecycle.edges
+    for effect in edge.effects
+    if edge.trigger == "run" and kind.endswith("_call") and effect.event in PROGRESS.values()
+}
 
 
 @frozen
@@ -359,6 +360,11 @@ def _shift_index(chance: Chance, events: list[Body]) -> bool:
     return len({body.get("output_index") for body in events if body.get("output_index", -1) > last}) == 1
 
 
+def _begin_with_keepalive(_chance: Chance, events: list[Body]) -> bool:
+    events[:] = renumber([{"type": "keepalive"}, *events])
+    return True
+
+
 def _lead_with_space(_chance: Chance, events: list[Body]) -> bool:
     """Begin a message with a delta of white space, consistently in all events."""
     place = next(iter(_places(events, "output_text.delta")), None)
@@ -404,6 +410,7 @@ MUTATIONS: Final = (
     Mutation("R3", "the final response is still in progress", _set("response.status", "in_progress", *_END)),
     Mutation("R4", "a failed response does not say why", _set("response.error", None, *_END), endings=("failed",)),
     Mutation("R4", "an item is left open", _drop("output_item.done"), endings=("incomplete", "failed", "cancelled")),
+    Mutation("R4a", "a keep-alive comes before the response is created", _begin_with_keepalive),
     Mutation("R6", "an output index is skipped", _shift_index),
     Mutation("R7", "an item is never added", _drop("output_item.added")),
     Mutation("R7", "an item is never done", _drop("output_item.done"), endings=("completed",)),
@@ -414,8 +421,8 @@ MUTATIONS: Final = (
     Mutation("R9", "a text differs from its deltas", _set("text", "something else", "output_text.done"), kinds=_TEXTS),
     Mutation("R9", "a delta is changed", _set("delta", "something else", ".delta")),
     Mutation("R10", "the input of a call does not end", _drop("arguments.done", "input.done", "code.done"), kinds=_WRITTEN),
-    Mutation("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=_RUN),
-    Mutation("R11", "a tool ends without starting", _drop(*_STARTED), kinds=_RUN),
+    Mutation("R10", "a call has no in_progress event", _drop("call.in_progress"), kinds=[*_STARTS]),
+    Mutation("R11", "a tool ends without starting", _drop(*_STARTS.values()), kinds=[*_STARTS]),
     Mutation(
         "R12",
         "the response does not say why it is incomplete",

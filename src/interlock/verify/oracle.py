@@ -2,8 +2,8 @@
 
 It does not import the lifecycles, the driver, the other judges or the SDK. It states the rules as regular expressions over the
 names of an item's events and as equations between values, so that it does not repeat an error of the lifecycles. The types of
-fields (R14) are those of the events, which a test compares with the SDK's. It checks R1 to R15 and R18, except framing (R5),
-because it reads event bodies instead of bytes.
+fields (R14) are those of the events, which a test compares with the SDK's. It checks all rules that one stream can break,
+except framing (R5), because it reads event bodies instead of bytes.
 """
 
 from __future__ import annotations

@@ -115,6 +115,7 @@ BROKEN: dict[str, list[Body]] = {
     "R4-error-but-completed": ended("message", error={"code": "server_error", "message": "it broke"}),
     "R4-error-event-but-completed": numbered([*LEGAL["message"][:-1], _ERROR, LEGAL["message"][-1]]),
     "R4-item-after-error-event": stream([_ERROR, *message(0, *_TEXT)], **FAILED),
+    "R4a-before-created": numbered([{"type": "keepalive"}, *LEGAL["message"]]),
     "R6-starts-at-one": stream(message(1, *_TEXT)),
     "R6-skips": stream([*message(0, *_TEXT), *message(2, *_TEXT)]),
     "R7-no-added": dropped("message", 2),

@@ -16,7 +16,7 @@ from interlock.judges.messages import check_messages
 
 
 def bodies(data, dialect="openai"):
-    """The events of a whole stream, which must be legal in its framing, its order and its content (rules R1 to R18)."""
+    """The events of a whole stream, which must be legal in its framing, its order and its content."""
     assert b"\r" not in data
     decoder = SseDecoder()
     messages = [*decoder.feed(data), *decoder.end()]
