@@ -446,9 +446,11 @@ def _figures() -> Iterator[str]:
     yield f"| CPU time of the API process per token, 256 streams of text | {float(times):.1f}x | 1x |"
     ((ours, theirs),) = re.findall(r"a token of text takes (\d+) µs .*?with Interlock, (\d+) with", performance, flags=re.DOTALL)
     yield f"| the same on a GPU, 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
+    (late,) = re.findall(r"^\| text of gpt-oss, after 20,000 .*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
+    yield f"| the same per gpt-oss token, 20,000 tokens into a stream, 8 streams | {float(late):.1f}x | 1x |"
     for name, row in (
         ("CPU time from text delta to event alone", "text deltas"),
-        ("the same per gpt-oss token after 20,000 tokens", "harmony after 20,000 reasoning tokens"),
+        ("CPU time per gpt-oss token, 20,000 tokens into a stream, without the server", "harmony after 20,000 reasoning tokens"),
     ):
         (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
         yield f"| {name} | {times}x | 1x |"

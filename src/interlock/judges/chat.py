@@ -19,7 +19,10 @@ from interlock.judges.judging import Body, DialectJudge, Indexed, transducer_aut
 _RULES: Final = """
 C1|role|order|The first chunk of a choice has the role, and no other does.|Clients begin the message twice, or never.
 C2|finish|order|The last chunk of a choice has an empty delta and the reason, null in all others.|Clients stop early, or never.
-C3|reason|content|`length`, `content_filter` before `tool_calls`, that before `stop`; a named `tool_choice`: `stop`.|Agents wait.
+C3|reason|content
+|The reason is the first that applies of: `length`, `content_filter`, `tool_calls`, `stop`.
+  With a named `tool_choice` it is `stop`.
+|Agents wait.
 C4|calls|order|Calls come one after another; id, type and name come once; arguments are text.|Clients mix up or lose calls.
 C5|usage|order|If requested, the usage is in one chunk without choices at the end.|Clients count tokens twice.
 C6|chunks|content|All chunks have one id, time and model; a choice has an index and a delta.|Clients mix up answers.

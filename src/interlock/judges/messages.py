@@ -22,15 +22,20 @@ M1|opening|order|`message_start` comes first and once, empty, with id, model and
 M2|blocks|order|Blocks come one after another, each with the next index.|SDKs find a block by its index or take the last one.
 M3|deltas|content|Each delta fits the type of its block.|SDKs drop it or raise an error.
 M4|signature|order|One signature ends a block of thinking.|The reasoning cannot be sent back.
-M5|calls|content|A call has an id, a name and an input, an object if the call is to run.|The tool runs with wrong arguments.
+M5|calls|content|A call has an id, a name and an input.
+  The input is an object if the call is to run.
+|The tool runs with wrong arguments.
 M6|results|content|Results and redacted thinking are whole at their start.|
 M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
-M8|reason|content|`tool_use` if and only if a call is complete; `stop_sequence` with its string.|An agent stops early, or waits.
+M8|reason|content
+|The reason is `tool_use` if and only if a call is complete.
+  With the reason `stop_sequence`, the field `stop_sequence` has the string.
+|An agent stops early, or waits.
 M9|stop|order|`message_stop` comes last.|A client waits, or reads what is not there.
 M10|ping|order|`ping` may come anywhere.|
 M11|error|order|`error` has a type and a message, and ends the stream anywhere.|A client cannot tell why the message failed.
 M12|frames|content|The name of a frame is the type in its data.|SDKs skip the event.
-M13|whole|content|A whole message equals what the stream adds up to; no object is an empty input.|
+M13|whole|content|A whole message equals what its stream adds up to. If the JSON of an input is no object, the input is `{}`.|
 M14|text|content|The next request may have the blocks as they were. No text is empty.|The API refuses the message later.
 """
 
