@@ -166,7 +166,7 @@ def test_the_proof_holds_for_it():
 
 
 def test_a_broken_stream_lacks_the_start_of_its_tool():
-    names = [body["type"] for body in legality.break_rule(LEGAL, "R11")]
+    names = [body["type"] for body in streams.break_rule(LEGAL, "R11")]
     assert names == [body["type"] for body in without("response.memory_call.recalling")]
 
 
