@@ -38,10 +38,13 @@ STYLE = """\
 .md-typeset td:first-child code { white-space: nowrap }
 .md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
 .md-typeset p:has(> a > img[src$=".svg"]) { overflow-x: auto }
-@media (max-width: 60em) { .md-typeset p:has(> a > img[src$=".svg"])::after {
-  content: "↔ scroll sideways, or tap to see all of it"; display: block; position: sticky; left: 0; font-size: .6rem; opacity: .7;
-} }
-.md-typeset img[src$=".svg"] { max-width: max(100%, 1100px) }
+@media (max-width: 60em) {
+  .md-typeset p:has(> a > img[src$=".svg"])::after {
+    content: "↔ scroll sideways, or tap to see all of it";
+    display: block; position: sticky; left: 0; font-size: .6rem; opacity: .7;
+  }
+  .md-typeset img[src$=".svg"] { max-width: 1100px }
+}
 """
 
 Nav = list[dict[str, object]]
@@ -75,6 +78,7 @@ NAV: Nav = [
             {"The library": "library/embedding.md"},
             {"The engine alone": "library/engine.md"},
             {"Your own engine": "library/engines.md"},
+            {"Other languages": "library/porting.md"},
             {"Families of models": "library/families.md"},
         ]
     },
@@ -88,10 +92,15 @@ NAV: Nav = [
     },
     {
         "Change it": [
+            {"All pages": "pages.md"},
             {"Design": "design/design.md"},
+            {"The life of a request": "design/request.md"},
             {"Lifecycles": "design/lifecycles.md"},
+            {"Stores": "design/store-design.md"},
             {"Adding an item kind": "design/adding-a-kind.md"},
+            {"Adding a rule": "design/adding-a-rule.md"},
             {"Adding an API in front": "design/adding-an-api.md"},
+            {"Adding an API of upstreams": "design/adding-an-upstream.md"},
         ]
     },
     {"Evidence": "evidence/evidence.md"},
@@ -103,8 +112,8 @@ def main() -> None:
     """Write the pages, and have Zensical make the site of them."""
     shutil.rmtree(BUILD, ignore_errors=True)
     for path in sorted(DOCS.rglob("*")):
-        if path.suffix in PUBLISHED and path != DOCS / "README.md":
-            place = PAGES / path.relative_to(DOCS)
+        if path.suffix in PUBLISHED:
+            place = page_of(path)
             place.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".md":
                 place.write_text(linked(path, place), "utf-8")
@@ -131,6 +140,11 @@ def main() -> None:
     print(f"site: {BUILD / 'html' / 'index.html'}")
 
 
+def page_of(path: Path) -> Path:
+    """Return the place of a file of docs/ in the site, where index.md is the README of the repository."""
+    return PAGES / ("pages.md" if path == DOCS / "README.md" else path.relative_to(DOCS))
+
+
 def linked(source: Path, page: Path) -> str:
     """Return a page with links relative to its place in the site, and without links to files that the site does not have.
 
@@ -142,10 +156,10 @@ def linked(source: Path, page: Path) -> str:
     def link(match: re.Match[str]) -> str:
         image, label, path, anchor = match[1], match[2], match[3], match[4] or ""
         target = (source.parent / path).resolve() if path else source
-        if target in {ROOT / "README.md", DOCS / "README.md"}:
+        if target == ROOT / "README.md":
             aim = PAGES / "index.md"
         elif target.is_relative_to(DOCS) and target.suffix in PUBLISHED:
-            aim = PAGES / target.relative_to(DOCS)
+            aim = page_of(target)
             if image and target.suffix == ".svg":  # a wide one scrolls; a click shows it alone
                 place = os.path.relpath(aim, page.parent)
                 return f"[![{label}]({place})]({place})"
