@@ -27,6 +27,13 @@ FACES = (
 """The packages whose exports make the API reference; `interlock` lists where each of its names is described."""
 PUBLISHED = {".md", ".svg", ".png", ".html", ".json"}
 """The endings of the files that the site has."""
+NAMED = {
+    ROOT / "README.md": "index.md",
+    ROOT / "CHANGELOG.md": "changelog.md",
+    ROOT / "CONTRIBUTING.md": "contributing.md",
+    DOCS / "README.md": "pages.md",
+}
+"""The pages with another place in the site than in docs/."""
 LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!https?:|#)([^)#\s]*)(#[^)\s]*)?\)")
 BAR = r"\|"
 """How a bar in the code of a table is written; GitHub's Markdown takes the backslash away, and the site's does not."""
@@ -93,6 +100,8 @@ NAV: Nav = [
     {
         "Change it": [
             {"All pages": "pages.md"},
+            {"Contributing": "contributing.md"},
+            {"Changelog": "changelog.md"},
             {"Design": "design/design.md"},
             {"The life of a request": "design/request.md"},
             {"Lifecycles": "design/lifecycles.md"},
@@ -111,7 +120,7 @@ NAV: Nav = [
 def main() -> None:
     """Write the pages, and have Zensical make the site of them."""
     shutil.rmtree(BUILD, ignore_errors=True)
-    for path in sorted(DOCS.rglob("*")):
+    for path in sorted({*NAMED, *DOCS.rglob("*")}):
         if path.suffix in PUBLISHED:
             place = page_of(path)
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +128,6 @@ def main() -> None:
                 place.write_text(linked(path, place), "utf-8")
             else:
                 shutil.copy(path, place)
-    (PAGES / "index.md").write_text(linked(ROOT / "README.md", PAGES / "index.md"), "utf-8")
     (PAGES / "site.css").write_text(STYLE, "utf-8")
     reference = [{face: write_reference(face)} for face in FACES]
     configuration = BUILD / "zensical.toml"
@@ -141,8 +149,8 @@ def main() -> None:
 
 
 def page_of(path: Path) -> Path:
-    """Return the place of a file of docs/ in the site, where index.md is the README of the repository."""
-    return PAGES / ("pages.md" if path == DOCS / "README.md" else path.relative_to(DOCS))
+    """Return the place of a page or a file of docs/ in the site."""
+    return PAGES / (NAMED.get(path) or path.relative_to(DOCS))
 
 
 def linked(source: Path, page: Path) -> str:
@@ -156,9 +164,7 @@ def linked(source: Path, page: Path) -> str:
     def link(match: re.Match[str]) -> str:
         image, label, path, anchor = match[1], match[2], match[3], match[4] or ""
         target = (source.parent / path).resolve() if path else source
-        if target == ROOT / "README.md":
-            aim = PAGES / "index.md"
-        elif target.is_relative_to(DOCS) and target.suffix in PUBLISHED:
+        if target in NAMED or (target.is_relative_to(DOCS) and target.suffix in PUBLISHED):
             aim = page_of(target)
             if image and target.suffix == ".svg":  # a wide one scrolls; a click shows it alone
                 place = os.path.relpath(aim, page.parent)
