@@ -50,7 +50,7 @@ _COLUMN: Final = ("outside", "section", "name", *_OF_CALL)
 def triggers_of(family: Family) -> frozenset[Trigger]:
     """Return the triggers that texts of a family can cause."""
     triggers = frozenset(family.markers) | _ALWAYS | _OF_STYLE[family.style]
-    if family.dialect.namespace:
+    if family.notation.namespace:
         triggers -= {_T.WHOLE}  # elements end only with their call
     if not triggers.isdisjoint({_T.BARE, _T.LONE, _T.OBJECT}):
         triggers |= {_T.DECLARED}

@@ -218,9 +218,9 @@ SCALARS = TEXT | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow
 FAMILIES = {"pythonic": PYTHON, "gemma4": GEMMA, "functiongemma": FUNCTION_GEMMA, "minimax_m3": ELEMENTS}
 
 
-def read(dialect, text, schema=None, size=1 << 20, stops=frozenset()):
+def read(notation, text, schema=None, size=1 << 20, stops=frozenset()):
     """What a literal gives as JSON, with what is left of the text and why."""
-    reader = LiteralReader(dialect, frozenset(stops), Schema(schema or {}, schema or {}))
+    reader = LiteralReader(notation, frozenset(stops), Schema(schema or {}, schema or {}))
     out, rest, stop = "", "", ""
     for start in range(0, len(text), size):
         rest += text[start : start + size]
@@ -288,20 +288,20 @@ def test_what_elements_say_is_read_with_the_types_of_the_schema(members, size):
     assert (orjson.loads(out), rest, stop) == (members, "", "")
 
 
-@pytest.mark.parametrize("dialect", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("notation", FAMILIES.values(), ids=FAMILIES)
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 5))
-def test_any_text_is_read_in_any_chunks(dialect, data, size):
-    parts = [*dialect.signs, *(f"{dialect.namespace}<{tag}>" for tag in ("a", "/a", "item", "/item") if dialect.namespace)]
+def test_any_text_is_read_in_any_chunks(notation, data, size):
+    parts = [*notation.signs, *(f"{notation.namespace}<{tag}>" for tag in ("a", "/a", "item", "/item") if notation.namespace)]
     pieces = st.sampled_from(
         [*parts, STOP, "a", "r", " ", "\n", "\\", "\\n", "\\ud83d", "\\ude00", "\\x4", "\\N{DASH}", "1", "True"]
     )
     text = "".join(data.draw(st.lists(pieces, max_size=12)))
-    opening = {"minimax_m3": ">", "pythonic": "("}.get(next(name for name, each in FAMILIES.items() if each is dialect), "{")
-    whole, _, stop = read(dialect, opening + text, stops={STOP})
+    opening = {"minimax_m3": ">", "pythonic": "("}.get(next(name for name, each in FAMILIES.items() if each is notation), "{")
+    whole, _, stop = read(notation, opening + text, stops={STOP})
     assert stop in {"", "ended", "broken", "marker"}
     if stop == "":
-        assert read(dialect, opening + text, size=size, stops={STOP}) == (whole, "", "")
+        assert read(notation, opening + text, size=size, stops={STOP}) == (whole, "", "")
 
 
 def test_every_state_answers_every_part():

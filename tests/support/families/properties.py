@@ -109,7 +109,7 @@ def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
     """
     text_of_items = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
     kept, written = Counter(WORD.findall(text_of_items)), Counter(WORD.findall(text))
-    if namespace := re.escape(SYNTAXES[name].dialect.namespace):
+    if namespace := re.escape(SYNTAXES[name].notation.namespace):
         _, *in_arrays = re.split(f"{namespace}<(?:a|item)>", text, maxsplit=1)
         tags = [tag for rest in in_arrays for tag in re.findall(f"{namespace}<[^>]*>", rest)]
         assert {*kept} <= {*written} <= {*kept, *WORD.findall(" ".join(tags))}

@@ -151,7 +151,7 @@ def steps(name: str) -> Sequence[str]:
     markers = SYNTAXES[name].markers
     after = (Trigger.KEY, Trigger.CALL, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION) if Trigger.KEY in markers else ()
     lines = [f"\n{example(text)}" for role in after for text in markers.get(role, ())]
-    tags = [f"{namespace}</strange>"] if (namespace := SYNTAXES[name].dialect.namespace) else []
+    tags = [f"{namespace}</strange>"] if (namespace := SYNTAXES[name].notation.namespace) else []
     return [*dict.fromkeys([*vocabulary(name), *lines, *tags, *_STEPS])]
 
 

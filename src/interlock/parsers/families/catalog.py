@@ -404,7 +404,7 @@ PYTHONIC: Final = Syntax(
     {_T.BARE: ("[",), _T.INVOKE: (",",), _T.LITERAL: ("=", ")"), _T.UNSECTION: _ends_of_list()},
     name=re.compile(r"\s*(?P<name>[\w.-]+)\s*(?P<start>\(\s*(?:[\w-]+\s*(?==)|(?=\))))[=)]"),
     partial_name=re.compile(r"\s*(?:[\w.-]+\s*(?:\(\s*(?:[\w-]+\s*)?)?)?"),
-    dialect=PYTHON,
+    notation=PYTHON,
 )
 
 LLAMA4_PYTHONIC: Final = evolve(
@@ -443,13 +443,13 @@ GEMMA4: Final = Syntax(
     name=re.compile(r"\s*(?:call)?:?-?(?P<name>[\w./$-]+)\s*[{(]"),
     declared_names=(re.compile(r"\s*(?:call:)?(?P<name>[\w.:/$-]+)\s*[{(]"),),
     partial_name=re.compile(r"\s*[\w.:/$-]*\s*"),
-    dialect=GEMMA,
+    notation=GEMMA,
 )
 
 FUNCTIONGEMMA: Final = evolve(
     GEMMA4,
     markers={_T.CALL: ("<start_function_call>",), _T.LITERAL: ("{", "("), _T.UNCALL: ("<end_function_call>",)},
-    dialect=FUNCTION_GEMMA,
+    notation=FUNCTION_GEMMA,
 )
 
 _NS: Final = ELEMENTS.namespace
@@ -465,7 +465,7 @@ MINIMAX_M3: Final = Syntax(
         _T.UNSECTION: (f"{_NS}</tool_call>",),
     },
     name=re.compile(r"""\s*["']?(?P<name>[\w.:/$-]+)["']?\s*>"""),
-    dialect=ELEMENTS,
+    notation=ELEMENTS,
 )
 
 _FAMILIES: Final[Mapping[str, tuple[Syntax, str | None]]] = {

@@ -473,7 +473,7 @@ class Effects:
         self._drop("")
         self.nesting.depth = 0
         if family.style == "literal":
-            literal = self._literal(family.dialect)
+            literal = self._literal(family.notation)
             self.item.open_call(name.name, name.call_id, literal=literal)
             self.item.write(literal.read(name.arguments, 0, final=True)[0])
         else:

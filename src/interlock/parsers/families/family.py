@@ -163,7 +163,7 @@ class Syntax:
         escaped_keys: Whether keys are escaped as the attributes of XML are.
         ids: Matches the ids of calls, where the family writes them.
         required_marker: A marker that must be in the vocabulary; models with an older format lack it.
-        dialect: The notation of literals.
+        notation: The notation of literals.
     """
 
     style: Style
@@ -178,7 +178,7 @@ class Syntax:
     escaped_keys: bool = False
     ids: re.Pattern[str] | None = None
     required_marker: str = ""
-    dialect: Notation = PYTHON
+    notation: Notation = PYTHON
 
 
 @frozen(eq=False)
@@ -262,14 +262,14 @@ class Family:
         return self.syntax is not None and self.syntax.omits_ends
 
     @property
-    def dialect(self) -> Notation:
+    def notation(self) -> Notation:
         """The notation of literals."""
-        return PYTHON if self.syntax is None else self.syntax.dialect
+        return PYTHON if self.syntax is None else self.syntax.notation
 
     @property
     def signs(self) -> frozenset[str]:
         """The signs that structure a literal; inside it, they are not markers."""
-        return self.dialect.signs if self.style == "literal" else frozenset()
+        return self.notation.signs if self.style == "literal" else frozenset()
 
     def has_only_signs(self, text: str) -> bool:
         """Return whether a marker consists of signs that structure a literal."""

@@ -257,7 +257,7 @@ class Notation:
         colons: The signs between a key and its value: at the top level, and below it.
         escapes: Whether strings follow Python: a backslash escapes, and only a quote of several characters allows line breaks.
         prefixes: The words that may precede a quote; with an `r`, the string has no escapes.
-        namespace: The text before each tag, in a dialect of elements; otherwise empty.
+        namespace: The text before each tag, in a notation of elements; otherwise empty.
         other_quotes: Quotes that a model writes in place of its own: they count only where a value or key begins, and a backslash
             escapes between them.
         outer_brackets: Brackets that may stand in place of the outer ones.
@@ -419,36 +419,36 @@ def _signs(
     return _Signs(parts, letters, match, re.compile(f"[{ends}{firsts}]").search, stops, text_part, passes)
 
 
-def _signs_outside(dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
+def _signs_outside(notation: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
     """Return the signs in an object or list, by the state, except for those in strings.
 
     Args:
-        dialect: The notation.
+        notation: The notation.
         stops: The markers that end the literal.
         closing: The bracket that closes the object or list; empty at the start.
         nested: Whether it is in another one.
     """
     in_list = nested and closing != "}"
-    parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(dialect.all_quotes, _P.QUOTE)}
-    for opening, other in dialect.brackets.items():
+    parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(notation.all_quotes, _P.QUOTE)}
+    for opening, other in notation.brackets.items():
         parts |= {opening: _P.OBJECT if opening == "{" else _P.LIST, other: _P.STRAY}
     if not closing:
-        return {"start": _signs(dict.fromkeys([*parts, *dialect.outer_brackets], _P.OBJECT), stops)}
+        return {"start": _signs(dict.fromkeys([*parts, *notation.outer_brackets], _P.OBJECT), stops)}
     parts |= {closing: _P.CLOSE if nested else _P.END}
-    colons = dict.fromkeys(dialect.colons, _P.STRAY) | {dialect.colons[nested]: _P.COLON}
+    colons = dict.fromkeys(notation.colons, _P.STRAY) | {notation.colons[nested]: _P.COLON}
     in_key, in_value = _signs(parts | colons, stops, ends=r"\s"), _signs(parts, stops)
     signs: dict[str, _Signs] = dict.fromkeys(("member", "key", "keyed"), in_key)
     signs |= dict.fromkeys(("value", "item", "word", "after"), in_value)
-    if dialect.is_lenient:
+    if notation.is_lenient:
         signs["key"] = _signs(parts | colons, stops, blank=_WORD)
         signs["after"] = in_value if in_list else _signs(parts | colons, stops, text_part=_P.NEXT_KEY, ends=r"\s")
     return signs
 
 
 @lru_cache(maxsize=64)
-def _signs_inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
+def _signs_inside(notation: Notation, stops: frozenset[str], quote: str) -> Mapping[str, _Signs]:
     """Return the signs in a string, by the state."""
-    escapes = dialect.escapes or quote in dialect.other_quotes
+    escapes = notation.escapes or quote in notation.other_quotes
     parts, escape = {quote: _P.UNQUOTE}, _ESCAPE if escapes else ""
     breaks = {"\n": _P.BREAK} if escapes and len(quote) == 1 else {}
     in_string = _signs(parts | breaks, frozenset(), escape=escape, text_part=_PLAIN)
@@ -461,7 +461,7 @@ def _signs_inside(dialect: Notation, stops: frozenset[str], quote: str) -> Mappi
 
 @lru_cache(maxsize=64)
 def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _Signs]:
-    """Return the signs of a dialect of elements, by the state."""
+    """Return the signs of a notation of elements, by the state."""
     others = f"{namespace}<"[1:]
     opening = re.escape(namespace[0]) + "".join(f"(?:{re.escape(letter)}" for letter in others)
     tag = rf"{opening}/?(?:{_TAG}(?:>|\Z)|\Z)" + r"|\Z)" * len(others)
@@ -480,7 +480,7 @@ _OPEN: Final = Schema({"type": "any"})
 
 _Act: TypeAlias = Callable[["LiteralReader", str], None]
 _ReaderEdge: TypeAlias = tuple[_Act, State[LiteralPart, LiteralStep], "_ReaderState | None"]
-"""An edge: what it does with the text of its part, its state, and the place there; None if that depends on the text."""
+"""An edge: what it does with the text of its part, its state, and that of the reader; None if that depends on the text."""
 
 
 @frozen(eq=False)
@@ -501,41 +501,45 @@ class _ReaderState:
 
 
 _ReaderStates: TypeAlias = Mapping[tuple[str, str], _ReaderState]
-"""The places in an object or list, by the state and the quote of a string, which is empty outside of one."""
+"""The states in an object or list, by their name and the quote of a string, which is empty outside of one."""
 
 
 @lru_cache(maxsize=256)
-def _places(
-    start: State[LiteralPart, LiteralStep], dialect: Notation, stops: frozenset[str], closing: str, *, nested: bool
+def _reader_states(
+    start: State[LiteralPart, LiteralStep], notation: Notation, stops: frozenset[str], closing: str, *, nested: bool
 ) -> _ReaderStates:
     """Compile the table for an object or list.
 
     Args:
         start: The initial state of the table.
-        dialect: The notation.
+        notation: The notation.
         stops: The markers that end the literal.
-        closing: The bracket that closes the object or list; empty at the start, and in a dialect of elements.
+        closing: The bracket that closes the object or list; empty at the start, and in a notation of elements.
         nested: Whether it is in another one.
     """
-    states = [start]
-    for state in states:
-        states.extend({dest for dest, _ in state.rows.values()}.difference(states))
-    by_name = {state.name: state for state in states}
-    is_of_elements = bool(dialect.namespace)
-    outside = (
-        _signs_of_elements(dialect.namespace, stops) if is_of_elements else _signs_outside(dialect, stops, closing, nested=nested)
-    )
+    by_name: dict[str, State[LiteralPart, LiteralStep]] = {}
+    waiting = [start]
+    while waiting:
+        state = waiting.pop()
+        if state.name not in by_name:
+            by_name[state.name] = state
+            waiting += [dest for dest, _ in state.rows.values()]
+    if notation.namespace:
+        outside = _signs_of_elements(notation.namespace, stops)
+    else:
+        outside = _signs_outside(notation, stops, closing, nested=nested)
     signs = {(name, ""): each for name, each in outside.items()}
-    signs |= {(name, quote): each for quote in dialect.all_quotes for name, each in _signs_inside(dialect, stops, quote).items()}
-    places = {key: _ReaderState(by_name[key[0]], each) for key, each in signs.items()}
-    for (_, quote), place in places.items():
-        for part, (dest, steps) in place.state.rows.items():
-            after = places.get((dest.name, quote)) or places.get((dest.name, ""))
-            place.moves[part] = LiteralReader.act(part, steps), dest, after if _LEVELING.isdisjoint(steps) else None
-        place.letters.update(
-            (letter, None if part is None else place.moves[part]) for letter, part in place.signs.letters.items()
+    for quote in notation.all_quotes:
+        signs |= {(name, quote): each for name, each in _signs_inside(notation, stops, quote).items()}
+    states = {key: _ReaderState(by_name[key[0]], each) for key, each in signs.items()}
+    for (_, quote), reader_state in states.items():
+        for part, (dest, steps) in reader_state.state.rows.items():
+            after = states.get((dest.name, quote)) or states.get((dest.name, ""))
+            reader_state.moves[part] = LiteralReader.act(part, steps), dest, after if _LEVELING.isdisjoint(steps) else None
+        reader_state.letters.update(
+            (letter, None if part is None else reader_state.moves[part]) for letter, part in reader_state.signs.letters.items()
         )
-    return places
+    return states
 
 
 _LEVELING: Final = frozenset({LiteralStep.OPEN, LiteralStep.CLOSE})
@@ -550,14 +554,14 @@ class _Level:
         closing: What closes it in its notation.
         bracket: What closes it in JSON.
         schema: Its schema.
-        places: The places in it.
+        states: The states in it.
         separator: The sign before its next member in JSON.
     """
 
     closing: str
     bracket: str
     schema: Schema
-    places: _ReaderStates
+    states: _ReaderStates
     separator: str = ""
 
 
@@ -566,13 +570,13 @@ class LiteralReader:
     """Reads one literal.
 
     Args:
-        dialect: Its notation.
+        notation: Its notation.
         stops: The markers that end it outside of strings, and in a string with a line break that the notation does not allow.
         schema: The schema of its value.
         start: The initial state of the table.
     """
 
-    _dialect: Notation
+    _notation: Notation
     _stops: frozenset[str]
     _schema: Schema
     _start: State[LiteralPart, LiteralStep] = LITERALS.states[LITERALS.initial]
@@ -590,60 +594,60 @@ class LiteralReader:
     _is_raw: bool = False
     """Whether the string has no escapes."""
     _out: list[str] = field(factory=list[str])
-    _place: _ReaderState = field(init=False)
+    _state: _ReaderState = field(init=False)
     _stop: Stop = ""
 
     def __attrs_post_init__(self) -> None:
         """Begin at the start."""
-        self._place = _places(self._start, self._dialect, self._stops, "", nested=False)[self._start.name, ""]
+        self._state = _reader_states(self._start, self._notation, self._stops, "", nested=False)[self._start.name, ""]
 
     @property
     def passes(self) -> SearchFunction | None:
         """Finds what stops text from passing through unchanged; None outside of a string."""
-        return self._place.signs.raw_text_end
+        return self._state.signs.raw_text_end
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
         """Read a text from `at`; return its JSON, where the reader stopped, and why. If `final`, no text follows."""
-        place, end = self._place, len(text)
-        passes = place.signs.raw_text_end
+        state, end = self._state, len(text)
+        passes = state.signs.raw_text_end
         if passes is not None and passes(text, at) is None:
             return text[at:], end, ""
         stop: Stop = self._stop
         move: _ReaderEdge | None
         while at < end and not stop:
             taken = text[at]
-            if taken not in place.letters:
-                signs = place.signs
+            if taken not in state.letters:
+                signs = state.signs
                 found = signs.text_end(text, at)
                 taken = text[at:] if found is None else text[at : found.start()]
-                move = place.moves[signs.text_part or self._run(signs)]
-            elif (move := place.letters[taken]) is None:
-                part, taken = self._part(place.signs, text, at, final=final)
+                move = state.moves[signs.text_part or self._run(signs)]
+            elif (move := state.letters[taken]) is None:
+                part, taken = self._part(state.signs, text, at, final=final)
                 if part is None:
                     stop = "marker" if taken else ""
                     break
-                move = place.moves[part]
+                move = state.moves[part]
             act, dest, after = move
             act(self, taken)
             if after is not None:
-                place = after
+                state = after
             elif dest.rows:
-                place = self._place_in(dest)
+                state = self._state_in(dest)
             else:
                 stop = self._stop = "broken" if dest.name == "broken" else "ended"
                 if stop == "broken":
                     break
             at += len(taken)
-        self._place = place
+        self._state = state
         return self._take(), at, stop
 
-    def _place_in(self, state: State[LiteralPart, LiteralStep]) -> _ReaderState:
-        places = self._levels[-1].places
-        return places.get((state.name, "")) or places[state.name, self._closing]
+    def _state_in(self, state: State[LiteralPart, LiteralStep]) -> _ReaderState:
+        states = self._levels[-1].states
+        return states.get((state.name, "")) or states[state.name, self._closing]
 
     def end(self) -> str:
         """Complete the literal at a marker that ends it, where that is allowed, or return its pending text."""
-        if not self._stop and self._place.state.name in self._closing_states():
+        if not self._stop and self._state.state.name in self._closing_states():
             self._fire(_P.END)
             while self._levels:
                 self._close("")
@@ -651,9 +655,9 @@ class LiteralReader:
 
     def _closing_states(self) -> Container[str]:
         """Return the states in which a marker closes what is open."""
-        if self._dialect.is_lenient:
+        if self._notation.is_lenient:
             return ("after", "word")
-        return ("after",) if self._dialect.namespace and len(self._levels) == 1 else ()
+        return ("after",) if self._notation.namespace and len(self._levels) == 1 else ()
 
     def spill(self) -> str:
         """Return the pending text of an incomplete literal, unchanged."""
@@ -663,7 +667,7 @@ class LiteralReader:
 
     def _fire(self, part: LiteralPart) -> None:
         """Fire an edge to the end of the literal."""
-        act, _, _ = self._place.moves[part]
+        act, _, _ = self._state.moves[part]
         self._stop = "ended"
         act(self, "")
 
@@ -699,16 +703,16 @@ class LiteralReader:
     def _quote(self, quote: str) -> LiteralPart:
         """Return which part a quote is: it begins a string only where a value or key begins, except for a prefix."""
         word = "".join(self._word)
-        if not word or word in self._dialect.prefixes:
+        if not word or word in self._notation.prefixes:
             self._closing = quote
             return _QUOTE
-        if quote in self._dialect.other_quotes:
+        if quote in self._notation.other_quotes:
             return _WORD
-        return _P.LATE_QUOTE if self._dialect.is_lenient else _STRAY
+        return _P.LATE_QUOTE if self._notation.is_lenient else _STRAY
 
     def _tag(self, signs: _Signs, text: str, *, is_last: bool) -> tuple[LiteralPart | None, str]:
         """Return which part a tag is; if it has no meaning, its first letter is text."""
-        opening = f"{self._dialect.namespace}<"
+        opening = f"{self._notation.namespace}<"
         is_whole = text.endswith(">") and text.startswith(opening)
         if text == self._closing and signs.text_part not in _OUTSIDE:
             return _P.UNQUOTE, text
@@ -731,14 +735,14 @@ class LiteralReader:
         return _OPEN if len(self._levels) > 1 and not schema.schema else schema
 
     def _open(self, text: str) -> None:
-        namespace, is_nested = self._dialect.namespace, bool(self._levels)
+        namespace, is_nested = self._notation.namespace, bool(self._levels)
         schema = self._value_schema() if is_nested else self._schema
         if is_nested:
             self._begin_value()
         is_list = is_nested and (self._is_list(text, schema) if namespace else text != "{")
-        closing = self._closing if namespace else self._dialect.all_brackets[text]
-        places = _places(self._start, self._dialect, self._stops, "" if namespace else closing, nested=is_nested)
-        self._levels.append(_Level(closing, "]" if is_list else "}", schema, places))
+        closing = self._closing if namespace else self._notation.all_brackets[text]
+        states = _reader_states(self._start, self._notation, self._stops, "" if namespace else closing, nested=is_nested)
+        self._levels.append(_Level(closing, "]" if is_list else "}", schema, states))
         self._out.append("[" if is_list else "{")
         self._clear()
 
@@ -771,7 +775,7 @@ class LiteralReader:
         word = "".join(self._word)
         schema = self._value_schema()
         self._begin_value()
-        self._out.append(self._dialect.convert(word if self._dialect.namespace else word.strip(), schema))
+        self._out.append(self._notation.convert(word if self._notation.namespace else word.strip(), schema))
         self._clear()
 
     def _begin_string(self, _text: str) -> None:
@@ -792,7 +796,7 @@ class LiteralReader:
     def _enter(self, text: str) -> None:
         """Begin an element: the member of an object, or an item of a list, with any tag."""
         self._clear()
-        namespace = self._dialect.namespace
+        namespace = self._notation.namespace
         name = text.removeprefix(f"{namespace}<").removesuffix(">")
         self._closing = f"{namespace}</{name}>"
         if self._levels[-1].bracket == "}":
@@ -826,7 +830,7 @@ class LiteralReader:
     def _is_list(self, tag: str, schema: Schema) -> bool:
         """Return whether an element is a list, of which this tag begins the first child."""
         types = schema.types
-        return "array" in types or (types <= ANY and tag == f"{self._dialect.namespace}<item>")
+        return "array" in types or (types <= ANY and tag == f"{self._notation.namespace}<item>")
 
     _ACTIONS: ClassVar[Mapping[LiteralStep | tuple[LiteralStep, LiteralPart], Callable[..., None]]] = {
         LiteralStep.OPEN: _open,

@@ -97,10 +97,10 @@ def _json_syntax(markers: Markers, after: Sequence[_Texts], content: Mapping[str
         return Syntax("json", {**markers, **ends})
     if any(len(pair) != _PAIR or pair[0] != pair[1] for pair in quotes):
         raise ValueError("the quotes of strings differ at both ends")
-    dialect = Notation(GEMMA.convert, tuple(pair[0] for pair in quotes), GEMMA.brackets, GEMMA.colons)
+    notation = Notation(GEMMA.convert, tuple(pair[0] for pair in quotes), GEMMA.brackets, GEMMA.colons)
     ends = {_T.LITERAL: tuple(f"{text}{{" for text in opening or ("",))}
     sign = "|".join(map(re.escape, ends[_T.LITERAL]))
-    return Syntax("literal", {**markers, **ends}, re.compile(rf"\s*(?P<name>{_NAME}?)\s*(?:{sign})"), dialect=dialect)
+    return Syntax("literal", {**markers, **ends}, re.compile(rf"\s*(?P<name>{_NAME}?)\s*(?:{sign})"), notation=notation)
 
 
 def _envelope_syntax(markers: Markers, function: object) -> Syntax:
