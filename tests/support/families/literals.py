@@ -1,4 +1,4 @@
-"""The cases of literals: a text in a dialect, its JSON, and the text where reading ends, with the reason."""
+"""The cases of literals: a text in a notation, its JSON, and the text where reading ends, with the reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LiteralCase:
     `stray` is the text between its elements, for a message after the call, without white space around it.
     """
 
-    dialect: Notation
+    notation: Notation
     text: str
     json: str
     rest: str = ""
@@ -47,7 +47,7 @@ class LiteralCase:
         return all(self._read(table, size) == (self.json, self.rest, self.stop, self.stray) for size in (len(self.text), 1))
 
     def _read(self, table: Table[LiteralPart, LiteralStep], size: int) -> tuple[str, str, str, str]:
-        reader = LiteralReader(self.dialect, frozenset({STOP}), Schema(self.schema, self.schema), table.states[table.initial])
+        reader = LiteralReader(self.notation, frozenset({STOP}), Schema(self.schema, self.schema), table.states[table.initial])
         out, text, stop = "", "", ""
         for start in range(0, len(self.text), size):
             text += self.text[start : start + size]

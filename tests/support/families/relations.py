@@ -187,7 +187,7 @@ def _condition(reader: FamilyParser) -> Hashable:
     key = read_as.read_key(effects.header)
     header = name, key is not None and effects.item.in_call and effects.item.call.declares(key[0]), key is not None
     literal = effects.item._call and effects.item._call.literal
-    inner = literal and (literal._place.state.name, min(len(literal._levels), 2))
+    inner = literal and (literal._state.state.name, min(len(literal._levels), 2))
     waiting = bool(effects.pending), bool(effects.pending[effects._marker_length :].strip())
     return reader._state.name, min(effects.nesting.depth, 2), inner, header, bool(effects.header), waiting
 
