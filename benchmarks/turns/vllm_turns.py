@@ -94,8 +94,7 @@ malformed output.
 OTHER_RULES: Final = """\
 ### Turns that break a rule
 
-[dialects.md](../guides/dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed. vLLM
-breaks M3 where reasoning begins without a `signature`, and C7 where reasoning comes in `reasoning` alone.
+[dialects.md](../guides/dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed.
 """
 
 

@@ -433,6 +433,7 @@ def _figures() -> Iterator[str]:
     yield "|---|---:|---:|"
     for name, row in (
         ("turns without an error", "turns without an error"),
+        ("turns whose stream has no error, though the whole answer may differ from it", "streams without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
         ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),
         (
