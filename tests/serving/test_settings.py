@@ -129,6 +129,11 @@ async def coroutine(*_):
     """What an asynchronous generator is without `yield`."""
 
 
+def generator(*_):
+    """What it is without `async`."""
+    yield
+
+
 @pytest.mark.parametrize(
     ("base", "members", "message"),
     [
@@ -142,6 +147,7 @@ async def coroutine(*_):
         (Plain, {"format": ["text"]}, "the format of E is one of chat, harmony, responses, text, vllm or a Tagged, not ['text']"),
         (Plain, {"count": lambda *_: 7}, "'count' of E is declared with 'async def'"),
         (Plain, {"admit": None}, "'admit' of E is declared with 'async def'"),
+        (Plain, {"generate": generator}, "'generate' of E is an asynchronous generator: it yields its outputs"),
         (Plain, {"generate": coroutine}, "'generate' of E is an asynchronous generator: it yields its outputs"),
     ],
 )

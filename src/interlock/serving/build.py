@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
-from inspect import iscoroutinefunction, unwrap
+from inspect import iscoroutinefunction, isgeneratorfunction, unwrap
 from typing import Final, get_args
 
 from starlette.middleware import Middleware
@@ -112,7 +112,7 @@ def _require_declared(engine: Engine) -> None:
     for name in ("admit", "begin", "close", "count", "names", "has_tools", "require_ready"):
         if not iscoroutinefunction(unwrap(getattr(kind, name))):  # a decorator may have wrapped it
             raise DeclarationError(f"'{name}' of {kind.__name__} is declared with 'async def'")
-    if iscoroutinefunction(kind.generate):
+    if iscoroutinefunction(kind.generate) or isgeneratorfunction(kind.generate):
         raise DeclarationError(f"'generate' of {kind.__name__} is an asynchronous generator: it yields its outputs")
 
 
