@@ -27,6 +27,9 @@ for (;;) {
     if (event.type === "response.output_text.delta") process.stdout.write(event.delta);
   }
   const response = await stream.finalResponse();
+  if (response.status !== "completed") {
+    throw new Error(response.error?.message ?? response.incomplete_details?.reason ?? response.status);
+  }
   if (response.output_text) console.log();
   const calls = response.output.filter((item) => item.type === "function_call");
   if (calls.length === 0) break;

@@ -433,7 +433,7 @@ def _figures() -> Iterator[str]:
     yield "|---|---:|---:|"
     for name, row in (
         ("turns without an error", "turns without an error"),
-        ("turns whose stream has no error, though the whole answer may differ from it", "streams without an error"),
+        ("turns whose stream alone has no error", "streams without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
         ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),
         (
@@ -448,9 +448,9 @@ def _figures() -> Iterator[str]:
     ((ours, theirs),) = re.findall(r"a token of text takes (\d+) µs .*?with Interlock, (\d+) with", performance, flags=re.DOTALL)
     yield f"| the same on a GPU, 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
     (late,) = re.findall(r"^\| text of gpt-oss, after 20,000 .*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
-    yield f"| the same per gpt-oss token, 20,000 tokens into a stream, 8 streams | {float(late):.1f}x | 1x |"
+    yield f"| CPU time of the API process per gpt-oss token, 20,000 tokens into a stream, 8 streams | {float(late):.1f}x | 1x |"
     for name, row in (
-        ("CPU time from text delta to event alone", "text deltas"),
+        ("CPU time from a text delta to its event, without the server", "text deltas"),
         ("CPU time per gpt-oss token, 20,000 tokens into a stream, without the server", "harmony after 20,000 reasoning tokens"),
     ):
         (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
