@@ -192,6 +192,12 @@ def test_events_that_were_taken_are_sent_even_if_their_message_could_not_be_made
     assert ends == ["failed"] * (len(all_places) - 1) + ["completed"]
 
 
+def test_a_response_in_the_background_is_concluded_even_if_that_raises() -> None:
+    all_places = [place for place in every_place(background) if place.callee.endswith(".conclude")]
+    ends = [apart(broken(background, place, PanicException("a secret")))[0] for place in all_places]
+    assert ends == ["completed", "completed"]
+
+
 @pytest.mark.parametrize(
     "error",
     [RuntimeError("a secret"), asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("a", [PanicException("secret")])],

@@ -138,12 +138,10 @@ class BackgroundResponse:
             self._grow(frames)
 
     def conclude(self) -> None:
-        """Store the last events of the response, which has ended, even if its task is cancelled."""
-        try:
-            self._conclude()
-        finally:
-            if BackgroundTrigger.END in self._machine.state.rows:  # the first `_conclude` raised before it fired
-                self._conclude()
+        """Store the last events of the response, which has ended; a second call does so only if the first one raised."""
+        if BackgroundTrigger.END in self._machine.state.rows:
+            self._pending += self._run.conclude()
+            self._fire(BackgroundTrigger.END)
 
     @property
     def _conversation_lease(self) -> ConversationLease | None:
@@ -154,10 +152,6 @@ class BackgroundResponse:
         self._fire(BackgroundTrigger.GROW)
         if len(self._pending) >= BATCH_SIZE or any(frame.startswith(ITEM_DONE) for frame in frames):
             self._fire_if_possible(BackgroundTrigger.DUE)
-
-    def _conclude(self) -> None:
-        self._pending += self._run.conclude()
-        self._fire(BackgroundTrigger.END)
 
     def _fire_if_possible(self, trigger: BackgroundTrigger) -> None:
         if trigger in self._machine.state.rows:
@@ -300,7 +294,11 @@ class BackgroundRegistry:
                 raise
         finally:
             if response is not None:
-                response.conclude()
+                try:
+                    response.conclude()
+                except BaseException:  # even if the task is cancelled, or the call itself raises
+                    response.conclude()
+                    raise
 
     async def _enqueue(self, run: ResponseRun[bytes], stored: StoredResponse) -> Lease:
         try:
