@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -530,6 +531,16 @@ def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, 
         assert httpx.get(f"{gateway_url}/ready").status_code == 200
         first.listing = None
         until(lambda: ask(gateway_url, "one").status_code == 200)  # nobody has to ask for it first
+
+
+def test_a_request_that_finds_an_upstream_down_sends_the_next_one_to_another(serve):
+    first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("one",))
+    with ExitStack() as stack:
+        with serve_upstream(first) as url:
+            both = engine(url, stack.enter_context(serve_upstream(second)))
+            gateway_url = stack.enter_context(serve(both))
+            assert ask(gateway_url, "one").status_code == 200
+        assert [ask(gateway_url, "one").status_code for _ in range(2)] == [502, 200]
 
 
 def test_a_model_that_is_new_is_found_at_once(serve, monkeypatch):

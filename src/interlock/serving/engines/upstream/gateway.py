@@ -17,7 +17,7 @@ from interlock.serving import metrics, traces
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, translator_of
-from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, EventStream, Upstream
+from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, UNREACHABLE, EventStream, Upstream
 from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList, served_names
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import LISTING, ApiError, engine_error, known_models, no_such_model
@@ -150,6 +150,12 @@ class Gateway(Engine):
             fault = _faults(faults)
             raise evolve(fault, status=503, message=f"The model '{name[:100]}' is not available. {fault.message}")
         raise no_such_model(name, await self.names())
+
+    async def check(self, upstream: Upstream) -> None:
+        """Find out whether an upstream is down, so that the next request goes to another one with its model."""
+        attempt = self._lists[self.upstreams.index(upstream)].check()
+        if attempt is not None:
+            await asyncio.wait([attempt], timeout=PATIENCE)
 
     async def _limit(self, upstream: Upstream, request: ResponseRequest) -> str:
         """Return an upstream's field for a limit of tokens: in Chat, the first list of models may have to say it."""
@@ -295,6 +301,8 @@ class UpstreamGeneration(Generation):
                 await stream.open()
         except ApiError as error:
             self._end_observed(error)
+            if error.code == UNREACHABLE and len(self.engine.upstreams) > 1:
+                await self.engine.check(self.translator.call.upstream)
             names = await self.engine.names() if error.status == HTTPStatus.NOT_FOUND else ()
             if not names or self.model in names:
                 raise

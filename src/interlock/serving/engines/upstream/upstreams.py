@@ -167,7 +167,11 @@ class ModelList:
     def refresh(self) -> asyncio.Task[None] | None:
         """Return the task that fetches the list; begin one if the list is no longer fresh."""
         is_due = asyncio.get_running_loop().time() - self.started_at > FRESH or self.fault is UNKNOWN
-        if is_due and self._attempt is None and self._timer is None:
+        return self.check() if is_due else self._attempt
+
+    def check(self) -> asyncio.Task[None] | None:
+        """Return the task that fetches the list again because a call failed; None if the next attempt is scheduled."""
+        if self._attempt is None and self._timer is None:
             self._begin()
         return self._attempt
 
