@@ -66,6 +66,9 @@ tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm
 them again and writes this page. vLLM groups tokens by the speed of its engine, so some of its counts differ by one or two from
 run to run.
 
+About half of the turns are ordinary output of a model. The others are truncated, malformed or blank, quote a marker, or call what
+nobody declared; how often real models write such output was not measured.
+
 ## Responses
 
 [`interlock check`](../guides/check.md) judges each stream. An **error** breaks the published contract or a known client. A
