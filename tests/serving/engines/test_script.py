@@ -190,7 +190,7 @@ def test_what_a_script_cannot_say_is_left_out_with_a_warning(caplog) -> None:
         ('{"rules": [{"steps": [{"says": "a", "says": "b"}]}]}', "not JSON: the name 'says' is repeated in an object"),
         (
             '{"rules": [{"steps": [{"says": "a"}]}, {"when": "b", "steps": [{"says": "b"}]}]}',
-            "rule 1 answers all of its requests",
+            "rule 2 is never used: rule 1 answers all of its requests",
         ),
         ('{"rules": [{"steps": [{"says": "a", "waits": 1e999}]}]}', "Expected `float`"),
         ("[[rules]]\nsteps = [{ says = 'a', waits = inf }]", "Expected `float`"),

@@ -283,7 +283,7 @@ def read_rules(file: Path, data: bytes | None = None) -> Sequence[ScriptRule]:
         if not rule.steps or ScriptStep() in rule.steps:
             raise ScriptError(f"a rule has steps, and each does something - at `$.rules[{index}].steps`")
         if (other := find_cover(rules[:index], rule.conditions)) is not None:
-            raise ScriptError(f"rule {other + 1} answers all of its requests - at `$.rules[{index}]`")
+            raise ScriptError(f"rule {index + 1} is never used: rule {other + 1} answers all of its requests")
     return rules
 
 
