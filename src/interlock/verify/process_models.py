@@ -1,4 +1,4 @@
-"""The models of the server's processes: the behaviour of each table, told by what has happened so far instead of by states.
+"""The models of the server's processes: the behaviour of each table, described by what has happened so far and not by states.
 
 A model says in which past each trigger is possible, which effects it has then, and whether the process is over after it.
 `explore` fires every edge of a table in every state and past that it can reach, and compares.

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -541,6 +542,18 @@ def test_a_request_that_finds_an_upstream_down_sends_the_next_one_to_another(ser
             gateway_url = stack.enter_context(serve(both))
             assert ask(gateway_url, "one").status_code == 200
         assert [ask(gateway_url, "one").status_code for _ in range(2)] == [502, 200]
+
+
+def test_many_requests_at_once_find_an_upstream_down_and_the_next_go_to_another(serve):
+    first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("one",))
+    with ExitStack() as stack, ThreadPoolExecutor(20) as pool:
+        with serve_upstream(first) as url:
+            both = engine(url, stack.enter_context(serve_upstream(second)))
+            gateway_url = stack.enter_context(serve(both))
+            assert ask(gateway_url, "one").status_code == 200
+        at_once = [pool.submit(ask, gateway_url, "one") for _ in range(20)]
+        assert {each.result().status_code for each in at_once} <= {502, 200}
+        assert [ask(gateway_url, "one").status_code for _ in range(3)] == [200, 200, 200]
 
 
 def test_a_model_that_is_new_is_found_at_once(serve, monkeypatch):

@@ -152,8 +152,9 @@ class Gateway(Engine):
         raise no_such_model(name, await self.names())
 
     async def check(self, upstream: Upstream) -> None:
-        """Find out whether an upstream is down, so that the next request goes to another one with its model."""
-        attempt = self._lists[self.upstreams.index(upstream)].check()
+        """Find out whether an upstream is down, so that the next request goes to another one with its model, if there is one."""
+        can_replace = len(self.upstreams) > 1 and not upstream.settings.models
+        attempt = self._lists[self.upstreams.index(upstream)].check() if can_replace else None
         if attempt is not None:
             await asyncio.wait([attempt], timeout=PATIENCE)
 
@@ -301,7 +302,7 @@ class UpstreamGeneration(Generation):
                 await stream.open()
         except ApiError as error:
             self._end_observed(error)
-            if error.code == UNREACHABLE and len(self.engine.upstreams) > 1:
+            if error.code == UNREACHABLE:
                 await self.engine.check(self.translator.call.upstream)
             names = await self.engine.names() if error.status == HTTPStatus.NOT_FOUND else ()
             if not names or self.model in names:

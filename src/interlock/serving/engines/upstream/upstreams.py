@@ -142,7 +142,7 @@ UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models ye
 
 @define(eq=False)
 class ModelList:
-    """The list of one upstream. Only the tasks of `refresh` wait for the upstream; whoever reads the list does not."""
+    """The list of one upstream. Only its tasks wait for the upstream; reading it never waits."""
 
     upstream: Upstream
     names: Sequence[str] = field(default=(), init=False)
