@@ -504,10 +504,6 @@ class DatabaseThread(Generic[C]):
         """Poll after the jobs in the queue, and call `poll_interval` again."""
         self._queue.put("poll")
 
-    def check_soon(self) -> None:
-        """Close and open the connection after the jobs in the queue if it is not current."""
-        self._queue.put(Job(lambda _tx: None, None))
-
     async def stop(self) -> None:
         """Finish the jobs in the queue, and close the connection."""
         self._queue.put("stop")

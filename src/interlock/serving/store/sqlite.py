@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import apsw
 from attrs import define, field
@@ -21,7 +21,6 @@ from interlock.events.json import clean, dumps
 from interlock.serving.store.response_store import SWEEP_BATCH, ConnectionRole, ResponseStore, SharedStore
 from interlock.serving.store.rows import (
     UNFINISHED,
-    Contention,
     Conversations,
     DatabaseConnection,
     Failure,
@@ -35,13 +34,12 @@ from interlock.serving.store.tables import StoredTrigger
 from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable, body_of
 
 R = TypeVar("R")
-Files: TypeAlias = tuple[tuple[int, int] | None, ...]  # device and inode of each, or None if it is missing
 
 REQUIRED_SQLITE: Final = (3, 51, 3)  # the first release without "The WAL-reset bug", which loses commits of several writers
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
 POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
 VACUUMED: Final = 1000  # pages that a sweep returns to the disk in one transaction, so that others can write in between
-PAUSE: Final = 0.01  # seconds between two such transactions, because SQLite has no queue of writers
+PAUSE: Final = 0.01  # seconds between two such transactions, or attempts, because SQLite has no queue of writers
 
 # Bytes of memory, as measured:
 PAGE_BYTES: Final = 4096 + 272  # of a page of 4096 bytes
@@ -77,7 +75,7 @@ class SqliteConnection(DatabaseConnection):
     path: str
     busy: float = 0.0
     flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    files: Files = field(default=(), init=False)  # at the path when the connection was opened
+    file: tuple[int, int] | None = field(default=None, init=False)  # device and inode at the path when it was opened
     data_version: int = field(default=0, init=False)  # at the last poll; each connection counts differently
     _connection: Any = field(init=False)  # apsw's types cannot be read under Python 3.11
     types: ClassVar[Mapping[str, str]] = {
@@ -110,28 +108,20 @@ class SqliteConnection(DatabaseConnection):
         with suppress(apsw.Error):
             self._connection.close(True)  # noqa: FBT003 - the argument has no name in every release
 
-    def abandon(self, files: Files) -> None:
-        """Prepare to be closed, because its files are not those at the path any more; save the commits of a deleted log.
+    def use_log(self) -> None:
+        """Use a write-ahead log, waiting for other connections to a new file, for which SQLite does not wait here."""
+        patience = time.monotonic() + self.busy
+        while True:
+            try:
+                return self.execute("PRAGMA journal_mode = WAL")
+            except apsw.BusyError:
+                if time.monotonic() > patience:
+                    raise
+            time.sleep(PAUSE)
 
-        Raises:
-            apsw.BusyError: The deleted log is being read.
-        """
-        (own_database, _, own_index), (database, log, index) = self.files, files
-        if database == own_database and (log is None or index == own_index):
-            self._save_commits()
-        # Closing would otherwise delete the log at the path, or copy pages of its own log by the index of that one.
+    def keep_log(self) -> None:
+        """Leave the write-ahead log at the path, which belongs to another file now, as it is when the connection is closed."""
         self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-
-    def _save_commits(self) -> None:
-        """Copy the commits of the write-ahead log into the database, and empty the log."""
-        try:
-            [(blocked, _, _)] = self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        except apsw.IOError as error:
-            if getattr(error, "extendedresult", None) != apsw.SQLITE_IOERR_SHORT_READ:  # apsw's types lack it
-                raise
-            return  # another connection has emptied the log
-        if blocked:
-            raise apsw.BusyError("The log is being read.")
 
     def layout(self) -> int | None:
         if not self.value("SELECT count(*) FROM sqlite_schema"):
@@ -183,9 +173,10 @@ class SqliteStore(SharedStore[SqliteConnection]):
         if not self.create and not Path(self.path).exists():
             raise StoreDown(f"{self.path} does not exist.")
         connection = SqliteConnection(self.path, self.busy, flags)
+        connection.file = _identity(self.path)
         if not connection.value("PRAGMA page_count"):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect once something is written
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.use_log()
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
         connection.execute("PRAGMA secure_delete = ON")  # overwrites deleted data
         connection.execute("PRAGMA foreign_keys = ON")
@@ -194,52 +185,12 @@ class SqliteStore(SharedStore[SqliteConnection]):
             connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    def open(self, role: ConnectionRole | None = None) -> SqliteConnection:
-        self._close_deleted()
-        connection = super().open(role)
-        connection.files = _files(self.path)
-        return connection
-
-    def _close_deleted(self) -> None:
-        """Wait until other threads have closed a deleted index, because a new connection would share it.
-
-        Raises:
-            StoreDown: A thread is busy.
-        """
-        patience = time.monotonic() + self.busy
-        while threads := [thread for thread in [*self._threads.values()] if self._has_deleted(thread.connection)]:
-            if time.monotonic() > patience:
-                raise StoreDown(f"{self.path}-shm was deleted, but is in use.")
-            for thread in threads:
-                thread.check_soon()
-            time.sleep(POLL)
-
-    def _has_deleted(self, connection: SqliteConnection | None) -> bool:
-        """Return whether a connection has an index of its log, which is not the one at the path."""
-        return connection is not None and connection.files[-1] not in {None, _files(self.path)[-1]}
-
     def is_current(self, connection: SqliteConnection) -> bool:
-        if self._has_log(connection):
+        """Return whether the file is still the one at the path, so that no write goes to a file that was deleted or replaced."""
+        if connection.file == _identity(self.path):
             return True
-        connection.abandon(_files(self.path))
+        connection.keep_log()
         return False
-
-    def begin(
-        self, connection: SqliteConnection, keys: Sequence[ResponseKey] = (), *, write: bool = False, waited: float = 0.0
-    ) -> Transaction:
-        """Begin a transaction; a writer then looks again for its log, which others replace only without writers.
-
-        Raises:
-            Contention: The database or the log of a writer is no longer the one at the path.
-        """
-        tx = super().begin(connection, keys, write=write, waited=waited)
-        if write and not self._has_log(connection):
-            raise Contention
-        return tx
-
-    def _has_log(self, connection: SqliteConnection) -> bool:
-        """Return whether the database and the write-ahead log of a connection are those at the path."""
-        return connection.files[:2] == (_identity(self.path), _identity(f"{self.path}-wal"))
 
     def failure(self, error: Exception) -> Failure | None:
         match error:
@@ -391,11 +342,6 @@ def _vacuum(connection: DatabaseConnection) -> None:
         connection.execute(f"PRAGMA incremental_vacuum({VACUUMED})")
         time.sleep(PAUSE)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _files(path: str) -> Files:
-    """Return the identities of a database, of its write-ahead log, and of the index of the log."""
-    return _identity(path), _identity(f"{path}-wal"), _identity(f"{path}-shm")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
