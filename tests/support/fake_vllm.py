@@ -23,10 +23,6 @@ TOKENIZER = SimpleNamespace(all_special_ids=[0])
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 
-PARSER_INVOCATIONS = []
-"""The arguments of each call of vLLM's `record_tool_parser_invocation`."""
-
-
 @define
 class Completion:
     text: str = ""
@@ -168,11 +164,8 @@ class Serving:
         self.context_type, self.script, self.parser = context_type, script, parser
         self.tool_server = None if urls is None else SimpleNamespace(urls=urls)
         self.model_config, self.default_sampling_params = SimpleNamespace(max_model_len=4096), {}
-        self.response_store, self.msg_store = {}, {}
-        self.requests, self.connections, self.turns = [], [], []
+        self.requests, self.turns = [], []
         self.engine = engine
-        self.aborted = False
-        self.started = asyncio.Event()
 
     @classmethod
     def parsed(cls, *arguments, **fields):
@@ -186,7 +179,6 @@ class Serving:
         if prompt == "refuse" or (request.background and not self.enable_store):
             return Refused(error=Refusal(message="It is refused.", code=400))
         self.requests.append(request)
-        self.connections.append(raw_request)
         sampling = SimpleNamespace(
             temperature=0.5,
             top_p=1.0,
@@ -227,22 +219,17 @@ class Serving:
     async def _generate_with_builtin_tools(self, request_id, engine_input, sampling_params, context, priority):
         number = len(self.turns)
         self.turns.append(SimpleNamespace(id=request_id, input=engine_input, sampling=sampling_params, priority=priority))
-        self.started.set()
-        try:
-            if self.engine is not None:
-                await self.engine.add_request(f"{request_id}_0", engine_input)
-            for step in self.script[min(number, len(self.script) - 1)]:
-                if isinstance(step, asyncio.Event):
-                    await step.wait()
-                    continue
-                if isinstance(step, BaseException):
-                    raise step
-                context.append_output(evolve(step))
-                yield context
-            assert not context.need_builtin_tool_call()
-        except (asyncio.CancelledError, GeneratorExit):
-            self.aborted = True
-            raise
+        if self.engine is not None:
+            await self.engine.add_request(f"{request_id}_0", engine_input)
+        for step in self.script[min(number, len(self.script) - 1)]:
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+                continue
+            if isinstance(step, BaseException):
+                raise step
+            context.append_output(evolve(step))
+            yield context
+        assert not context.need_builtin_tool_call()
 
     def responses_stream_generator(
         self, request, sampling_params, result_generator, context, model_name, tokenizer, request_metadata, created_time=None
@@ -267,14 +254,13 @@ class Engine:
     """vLLM's way to its engine."""
 
     def __init__(self):
-        self.shut, self.prompts = [], []
+        self.prompts = []
 
     async def add_request(self, request_id, prompt):
         self.prompts.append(request_id)
         return request_id
 
     def shutdown(self, timeout):
-        self.shut.append(timeout)
         return timeout
 
 
@@ -294,10 +280,8 @@ class Parser:
 
     def __init__(self, *deltas):
         self.deltas = list(deltas)
-        self.seen = []
 
     def parse_delta(self, delta_text, delta_token_ids, request, prompt_token_ids=None, *, finished):
-        self.seen.append(delta_token_ids)
         delta = self.deltas.pop(0)
         if isinstance(delta, Exception):
             raise delta
@@ -352,7 +336,7 @@ def install(monkeypatch, version="0.32.0+cpu"):
         "vllm.entrypoints.openai.responses.serving": SimpleNamespace(
             OpenAIServingResponses=Serving, get_max_tokens=get_max_tokens, build_per_request_timing_metrics=timings
         ),
-        "vllm.parser.metrics": SimpleNamespace(record_tool_parser_invocation=lambda **labels: PARSER_INVOCATIONS.append(labels)),
+        "vllm.parser.metrics": SimpleNamespace(record_tool_parser_invocation=lambda **_: None),
         "vllm.parser.abstract_parser": SimpleNamespace(Parser=Parser),
         "vllm.v1.engine.detokenizer": SimpleNamespace(
             IncrementalDetokenizer=IncrementalDetokenizer, BaseIncrementalDetokenizer=IncrementalDetokenizer

@@ -9,16 +9,13 @@ import fake_vllm as fake
 import pytest
 from attrs import evolve
 from fake_vllm import ANSWER, BODY, ENCODING, Output, Serving, client_of, outputs
-from live.agents import mcp, servers
 from live.engines import ScriptedTools
-from live.mcp_servers import plain, running
 from starlette.responses import JSONResponse
 
-from interlock.fsm.deltas import Fail, Run, Succeed
+from interlock.fsm.deltas import Run, Succeed
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.vllm import plugin
 from interlock.serving.engines.vllm.vllm_engine import VllmEngine
-from interlock.serving.responses.run import GENERATION_ERROR
 from interlock.serving.settings import Settings, read_settings
 from interlock.serving.tools.code_interpreter import CodeInterpreter
 from interlock.verify.oracle import check
@@ -95,19 +92,6 @@ def test_the_finish_reason_decides_the_status(reason, status):
     assert summary(response_of(Serving(fake.HarmonyContext, outputs(ANSWER[:-10], reason))))[1] == status
 
 
-class EngineDeadError(Exception):
-    """Return vLLM's class of this name."""
-
-
-@pytest.mark.parametrize(
-    ("error", "message"), [(RuntimeError("a secret"), GENERATION_ERROR), (EngineDeadError("It is dead."), "It is dead.")]
-)
-def test_an_engine_error_fails_the_response_with_a_public_message(error, message):
-    response = response_of(Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], error]))
-    assert response["error"] == {"code": "server_error", "message": message}
-    assert response["output"][0]["status"] == "incomplete"
-
-
 class Tools(ScriptedTools):
     """Hosted tools with scripted deltas, whose code prints 1."""
 
@@ -147,14 +131,6 @@ def test_a_later_turn_of_gpt_oss_continues_the_tokens_of_the_previous_one():
 
 
 @pytest.mark.usefixtures("_tools")
-def test_a_turn_that_a_tool_made_too_long_fails_as_the_clients_fault():
-    serving = Serving(fake.HarmonyContext, outputs(RUN))
-    serving.model_config.max_model_len = 10
-    response = response_of(serving, tools=[CODE])
-    assert response["error"] == {"code": "invalid_prompt", "message": "The prompt is too long."}
-
-
-@pytest.mark.usefixtures("_tools")
 def test_other_models_render_later_turns_again():
     call = SimpleNamespace(index=0, id="c", function=SimpleNamespace(name="python", arguments='{"code": "1"}'))
     parser = fake.Parser(delta(tool_calls=[call]), delta(content="Done."))
@@ -176,23 +152,9 @@ def steps_of(*texts, **options):
     return steps
 
 
-def test_the_deltas_of_vllms_parsers_become_items():
-    parser = fake.Parser(delta(reasoning="Hm."), None, delta(content="Hello."))
-    response = response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b", "c"), parser=parser))
-    assert summary(response) == ([("reasoning", "completed"), DONE], "completed")
-
-
 def test_a_model_without_parsers_writes_text():
     response = response_of(Serving.parsed(fake.SimpleContext, steps_of("Hello ", "there.")))
     assert response["output"][0]["content"][0]["text"] == "Hello there."
-
-
-def test_a_parser_that_raises_fails_the_response():
-    parser = fake.Parser(delta(content="Hello."), ValueError("a parser"))
-    assert summary(response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser))) == (
-        [("message", "incomplete")],
-        "failed",
-    )
 
 
 def test_without_parallel_calls_only_the_first_is_left():
@@ -202,45 +164,10 @@ def test_without_parallel_calls_only_the_first_is_left():
     assert summary(response_of(serving, parallel_tool_calls=False))[0] == [DONE, ("function_call", "completed")]
 
 
-SCORED = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
-
-
-def test_log_probabilities_of_other_models_are_vllms():
-    serving = Serving.parsed(fake.SimpleContext, [*steps_of("Hello", logprobs=[("Hello", -0.5)]), *steps_of("")])
-    serving.script[0][0].finished = False
-    part = response_of(serving, **SCORED)["output"][0]["content"][0]
-    assert [entry["token"] for entry in part["logprobs"]] == ["Hello"]
-
-
-def test_log_probabilities_of_gpt_oss_have_the_bytes_of_their_tokens():
-    text = "<|channel|>final<|message|>Hi 👩🏽.<|return|>"
-    steps = outputs(text)
-    for each in steps:
-        (token,) = each.outputs[0].token_ids
-        each.outputs[0].logprobs = [{token: SimpleNamespace(logprob=-0.5), 5: SimpleNamespace(logprob=-2.0)}]
-    serving = Serving(fake.HarmonyContext, steps)
-    part = response_of(serving, **SCORED)["output"][0]["content"][0]
-    assert bytes(byte for entry in part["logprobs"] for byte in entry["bytes"]).decode() == part["text"] == "Hi 👩🏽."
-    assert {(entry["logprob"], len(entry["top_logprobs"])) for entry in part["logprobs"]} == {(-0.5, 1)}
-    assert (last_request(serving, "include"), serving.turns[0].sampling.logprobs) == ([None], 1)
-
-
 def test_transfer_parameters_are_in_the_final_response():
     steps = outputs(ANSWER)
     steps[-1].kv_transfer_params = {"remote": 1}
     assert response_of(Serving(fake.HarmonyContext, steps))["kv_transfer_params"] == {"remote": 1}
-
-
-@pytest.mark.usefixtures("_tools")
-def test_a_request_can_enable_the_models_own_messages():
-    serving = Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER))
-    response = response_of(serving, enable_response_messages=True, tools=[CODE])
-    assert [message["role"] for message in response["input_messages"]] == ["user"]
-    assert [message["role"] for message in response["output_messages"]] == ["assistant", "tool", "assistant"]
-    response = response_of(Serving.parsed(fake.SimpleContext, steps_of("a", "b")), enable_response_messages=True)
-    raw = {"type": "raw_message_tokens"}
-    assert response["input_messages"] == [{"message": "Hi", "tokens": [1, 2, 3], **raw}]
-    assert response["output_messages"] == [{"message": "ab", "tokens": [0, 1], **raw}]
 
 
 def test_malformed_harmony_is_one_of_the_models_own_messages():
@@ -262,24 +189,6 @@ def test_timings_are_vllms_and_are_left_out_if_they_fail(monkeypatch, vllm):
     assert "metrics" not in response_of(serving)
     monkeypatch.delattr(module, "build_per_request_timing_metrics")
     assert "metrics" not in response_of(serving)
-
-
-class Log:
-    """vLLM's log of requests."""
-
-    def __init__(self):
-        self.lines = []
-
-    def log_outputs(self, request_id, outputs, _, *, finish_reason, is_streaming):
-        self.lines.append((request_id, json.loads(outputs)[0]["type"], finish_reason, is_streaming))
-
-
-def test_outputs_are_logged_in_vllms_log():
-    serving = Serving(fake.HarmonyContext, outputs(ANSWER))
-    serving.request_logger, serving.enable_log_outputs = Log(), True
-    response_of(serving)
-    ask(serving, {})
-    assert serving.request_logger.lines == [("resp_1", "message", "completed", True), ("resp_1", "message", "completed", False)]
 
 
 def test_an_answer_begins_after_the_admission_and_before_the_first_token():
@@ -433,20 +342,6 @@ def test_truncation_drops_the_oldest_turns_until_the_prompt_fits():
     assert [item["content"] for item in last_request(serving, "input")[0]] == ["6", "7", "8"]
 
 
-def test_truncation_drops_the_oldest_turns_in_the_background_too():
-    serving = Narrow(fake.HarmonyContext, outputs(ANSWER))
-
-    async def run():
-        async with client_of(serving) as client:
-            body = {**BODY, "background": True, "input": [user(str(number)) for number in range(9)], "truncation": "auto"}
-            queued = (await client.post(PATH, json=body)).json()
-            await client.get(f"{PATH}/{queued['id']}", params={"stream": "true"})
-            return (await client.get(f"{PATH}/{queued['id']}")).json()
-
-    assert asyncio.run(run())["status"] == "completed"
-    assert [item["content"] for item in last_request(serving, "input")[0]] == ["6", "7", "8"]
-
-
 def test_without_truncation_or_droppable_turns_vllm_refuses():
     answer = {"type": "message", "role": "assistant", "content": "It goes on."}
     bodies = [{"input": [user(str(number)) for number in range(9)]}, {"input": [answer] * 4, "truncation": "auto"}]
@@ -483,12 +378,6 @@ def test_a_requests_own_cache_salt_takes_precedence():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     ask(serving, {"cache_salt": "own"}, headers={"authorization": "Bearer one"}, args=KEYS)
     assert serving.turns[0].input["cache_salt"] == "own"
-
-
-def test_a_failed_tool_is_a_failed_item_and_the_model_continues(monkeypatch):
-    host(monkeypatch, lambda call: [Run(call.id), Fail(call.id, "It raised.")])
-    response = response_of(Serving(fake.HarmonyContext, outputs(RUN), outputs(ANSWER)), tools=[CODE])
-    assert summary(response) == ([("code_interpreter_call", "failed"), DONE], "completed")
 
 
 def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_hosts_that_are_allowed(monkeypatch, caplog):
@@ -556,41 +445,6 @@ def test_a_repeated_turn_is_not_rendered_again_whatever_sequence_has_its_items()
 
     asyncio.run(rendering())
     assert len(serving.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "choice",
-    ["required", {"type": "allowed_tools", "mode": "required", "tools": [{"type": "mcp", "server_label": "shop"}]}],
-)
-def test_a_call_may_be_required_before_the_tools_of_its_server_are_listed(monkeypatch, choice):
-    call = "shop__echo <|constrain|>json<|message|>{}<|call|>"
-    serving = Serving(fake.HarmonyContext, outputs(call), outputs(ANSWER))
-    with running(plain()) as base:
-        monkeypatch.setattr(plugin, "_tools", lambda *_: servers())
-        response = response_of(serving, tools=[mcp(f"{base}/mcp")], tool_choice=choice)
-    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "message"]
-    chosen = [(request.tool_choice, [tool["name"] for tool in request.tools]) for request in serving.requests]
-    assert chosen[:2] == [("none", []), ("required", ["shop__echo"])]
-
-
-NAMED = {"type": "function", "name": "weather"}
-
-
-@pytest.mark.parametrize(
-    ("choice", "beginning", "text"),
-    [
-        ("required", "<|channel|>commentary to=functions.", "weather <|constrain|>json<|message|>{}<|call|>"),
-        (NAMED, "<|channel|>commentary to=functions.weather <|constrain|>json", "<|message|>{}<|call|>"),
-        ("auto", "", ANSWER),
-    ],
-)
-def test_the_prompt_of_gpt_oss_begins_a_call_that_is_required(choice, beginning, text):
-    serving = Serving(fake.HarmonyContext, outputs(text))
-    response = response_of(serving, tools=[WEATHER], tool_choice=choice)
-    expected = ("function_call", "weather") if beginning else ("message", None)
-    assert [(item["type"], item.get("name")) for item in response["output"]] == [expected]
-    assert serving.turns[0].input["prompt_token_ids"][3:] == ENCODING.encode(beginning, allowed_special="all")
-    assert response["usage"]["output_tokens"] == len(ENCODING.encode(text, allowed_special="all"))
 
 
 def test_a_grammar_of_vllm_needs_no_beginning_of_a_call():

@@ -1,7 +1,6 @@
 """The plugin's routes stand in front of vLLM's, and answer as vLLM's would where they have nothing of their own to say."""
 
 import asyncio
-import contextlib
 import functools
 import json
 import logging
@@ -12,8 +11,9 @@ from types import SimpleNamespace
 import fake_vllm as fake
 import pytest
 from fake_vllm import ANSWER, BODY, Serving, client_of, outputs
-from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
+from starlette.testclient import TestClient, WebSocketDenialResponse
+from uvicorn.config import WS_PROTOCOLS, Config
 
 import interlock
 from interlock.judges.messages import check_messages
@@ -21,6 +21,7 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm import plugin as plugin_module
 from interlock.serving.engines.vllm.plugin import InterlockPlugin
 from interlock.serving.http.app import codex_model
+from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.settings import ModelFacts
 from interlock.verify.oracle import check
 
@@ -38,19 +39,6 @@ def ask(serving, path="/v1/responses", method="POST", headers=None, **body):
 def events(content):
     frames = content.decode().removesuffix("data: [DONE]\n\n").split("\n\n")
     return [json.loads(frame.split("\ndata: ", 1)[1]) for frame in frames if frame]
-
-
-def test_a_stream_is_legal_and_says_what_it_is():
-    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)), stream=True)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
-    assert answer.content.endswith(b"data: [DONE]\n\n")
-    assert check(events(answer.content)) == []
-
-
-def test_an_answer_in_one_piece_is_the_same_response():
-    answer = ask(Serving(fake.HarmonyContext, outputs(ANSWER)))
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json()["output"][0]["content"][0]["text"] == "Hello there."
 
 
 @pytest.mark.parametrize("body", [{}, {"stream": True}, {"input": 1}])
@@ -130,35 +118,6 @@ class VLLMValidationError(ValueError):
     """vLLM's class of this name."""
 
 
-@pytest.mark.parametrize("body", [{}, {"stream": True}])
-def test_what_the_engine_refuses_is_left_to_vllms_handlers_and_leaves_no_response(body):
-    async def refuse(_, error):
-        return JSONResponse({"refused": str(error)}, 400)
-
-    async def asking():
-        serving = Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")])
-        async with client_of(serving) as client:
-            client.app.exception_handler(VLLMValidationError)(refuse)
-            answer = await client.post("/v1/responses", json={**BODY, **body})
-            stored = await client.get("/v1/responses/resp_1")
-            return answer.status_code, answer.json(), stored.status_code
-
-    assert asyncio.run(asking()) == (400, {"refused": "No such token."}, 404)
-
-
-@pytest.mark.parametrize("error", [VLLMValidationError("No such token."), ValueError("No such token.")])
-def test_what_the_engine_refuses_after_it_was_queued_fails_in_vllms_words(error):
-    async def asking():
-        async with client_of(Serving(fake.HarmonyContext, [error])) as client:
-            queued = (await client.post("/v1/responses", json={**BODY, "background": True})).json()
-            return queued, (await client.get(f"/v1/responses/{queued['id']}", params={"stream": "true"})).content
-
-    queued, content = asyncio.run(asking())
-    response = events(content)[-1]["response"]
-    assert (queued["status"], response["status"]) == ("queued", "failed")
-    assert response["error"] == {"code": "invalid_prompt", "message": "No such token."}
-
-
 @pytest.mark.parametrize("parameters", [{}, {"top_k": 20, "seed": 7, "stop": ["\n"]}], ids=["the API's", "checked"])
 def test_a_stream_whose_parameters_are_checked_starts_before_the_engine_is_reached(parameters):
     async def asking():
@@ -200,41 +159,10 @@ def test_xargs_are_checked_before_the_engine_is_reached_if_vllm_has_the_check(ch
     assert (answer.status_code, found) == (status, said)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_grammar_that_the_engine_cannot_compile_is_an_error_in_vllms_words_before_anything_else(stream):
-    ended = fake.Output([fake.Completion(finish_reason="error")], finished=True)
-    with pytest.raises(fake.GenerationError, match="Internal server error"):
-        ask(Serving(fake.HarmonyContext, [ended]), structured_outputs={"regex": "a"}, stream=stream)
-
-
-def test_a_client_that_leaves_before_the_engine_has_taken_its_request_aborts_it():
-    async def asking():
-        serving = Serving(fake.HarmonyContext, [asyncio.Event()])
-        async with client_of(serving) as client:
-            posting = asyncio.create_task(client.post("/v1/responses", json=BODY))
-            await serving.started.wait()
-            posting.cancel()
-            await asyncio.wait([posting])
-            return serving.aborted
-
-    assert asyncio.run(asking())
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\xef\xbb\xbf" + json.dumps(BODY).encode(),
-        json.dumps(BODY).encode("utf-16"),
-        b'{"model": "m", "input": "Hi", "ignored": NaN}',
-    ],
-)
-def test_a_body_is_read_as_vllm_reads_it(content):
-    async def asking():
-        async with client_of(Serving(fake.HarmonyContext, outputs(ANSWER))) as client:
-            headers = {"content-type": "application/json"}
-            return (await client.post("/v1/responses", content=content, headers=headers)).json()["status"]
-
-    assert asyncio.run(asking()) == "completed"
+def test_an_id_that_is_too_long_for_the_index_of_a_store_is_refused():
+    answer = ask(Serving(), request_id="r" * 257)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, "request_id", "string_above_max_length")
 
 
 def test_without_a_model_that_generates_vllm_answers():
@@ -242,64 +170,33 @@ def test_without_a_model_that_generates_vllm_answers():
     assert ask(None, "/v1/responses/resp_1", "GET").status_code == 404
 
 
-def test_a_response_in_the_background_is_queued_runs_and_can_be_cancelled():
-    async def asking():
-        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
-        async with client_of(serving) as client:
-            queued = (await client.post("/v1/responses", json={**BODY, "background": True})).json()
-            reader = asyncio.create_task(client.get("/v1/responses/resp_1", params={"stream": "true"}))
-            while not (running := (await client.get("/v1/responses/resp_1")).json())["output"]:  # noqa: ASYNC110 - a client can but ask again
-                await asyncio.sleep(0)
-            cancelled = (await client.post("/v1/responses/resp_1/cancel")).json()
-            return queued["status"], running["status"], cancelled["status"], (await reader).content, serving.aborted
+def test_what_clients_send_to_a_socket_of_vllms_server_is_bounded(monkeypatch):
+    monkeypatch.setitem(WS_PROTOCOLS, "auto", WS_PROTOCOLS["auto"])
 
-    queued, running, cancelled, read, aborted = asyncio.run(asking())
-    assert (queued, running, cancelled, aborted) == ("queued", "in_progress", "cancelled", True)
-    assert check(events(read)) == []
+    async def serving():
+        async with client_of(Serving()) as client:
+            config = Config(client.app)
+            config.load()
+            return config.ws_protocol_class
+
+    assert asyncio.run(serving()) is BoundedProtocol
 
 
-def asgi(app, body, disconnect, path="/v1/responses", method="POST", query=b""):
-    """Ask, and go away at some number of sends; gives what was sent until then."""
-    sent = []
-    release = asyncio.Event()
+@pytest.mark.parametrize(("origin", "status"), [("http://foe", 403), ("http://friend", 101)])
+def test_only_pages_of_the_origins_that_vllm_allows_may_open_a_socket(origin, status):
+    args = SimpleNamespace(allowed_origins=("http://friend",))
 
-    async def run():
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query,
-            "headers": [(b"content-type", b"application/json")],
-        }
-        messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+    async def app():
+        async with client_of(Serving(), args=args) as client:
+            return client.app
 
-        async def receive():
-            if messages:
-                return messages.pop()
-            await release.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message):
-            sent.append(message)
-            if len(sent) == disconnect:
-                release.set()
-            await asyncio.sleep(0)
-
-        with contextlib.suppress(ClientDisconnect):
-            await app(scope, receive, send)
-        return sent
-
-    return run()
-
-
-def test_a_client_that_goes_away_aborts_the_request():
-    async def asking():
-        serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], asyncio.Event()])
-        async with client_of(serving) as client:
-            await asgi(client.app, {**BODY, "stream": True}, disconnect=3)
-        return serving.aborted
-
-    assert asyncio.run(asking())
+    client = TestClient(asyncio.run(app()))
+    try:
+        with client.websocket_connect("/v1/responses", headers={"origin": origin}):
+            answered = 101
+    except WebSocketDenialResponse as refused:
+        answered = refused.status_code
+    assert answered == status
 
 
 def test_a_shutdown_of_the_engine_first_ends_the_responses():
@@ -522,75 +419,6 @@ def test_a_body_that_cannot_be_decompressed_never_reaches_vllm():
         "unsupported_content_encoding",
     )
     assert asyncio.run(asking("/v1/elsewhere", **{"content-encoding": "gzip"})) == (404, None)
-
-
-SKY = {
-    "type": "namespace",
-    "name": "sky",
-    "tools": [{"type": "function", "name": "weather", "parameters": {}}, {"type": "custom", "name": "write"}],
-}
-
-
-def called(name, arguments):
-    return f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (called("sky__weather", "{}"), ("function_call", "weather", "sky", "{}")),
-        (called("sky__write", '{"input": "a\\nb"}'), ("custom_tool_call", "write", "sky", "a\nb")),
-    ],
-)
-def test_vllm_is_asked_for_functions_and_the_client_is_answered_in_its_own_tools(text, expected):
-    serving = Serving(fake.HarmonyContext, outputs(text), urls={"browser": "http://127.0.0.1/sse"})
-    tools = [SKY, {"type": "web_search"}]
-    response = ask(serving, tools=tools, input=[{"role": "user", "content": "Hi"}]).json()
-    (item,) = response["output"]
-    assert (item["type"], item["name"], item["namespace"], item.get("arguments", item.get("input"))) == expected
-    assert [tool["type"] for tool in response["tools"]] == ["namespace", "web_search"]
-    rendered = serving.requests[-1]
-    assert [tool.get("name", tool["type"]) for tool in rendered.tools] == ["sky__weather", "sky__write", "web_search_preview"]
-    assert rendered.input == [{"type": "message", "role": "user", "content": "Hi"}]
-
-
-@pytest.mark.parametrize("harmony", [True, False])
-def test_the_calls_of_a_response_are_there_for_the_next_one(harmony):
-    call = {"id": "call_1", "function": {"name": "sky__write", "arguments": '{"input": "a"}'}, "index": 0}
-
-    async def asking():
-        text = called("sky__write", '{"input": "a"}')
-        if harmony:
-            serving = Serving(fake.HarmonyContext, outputs(text))
-        else:
-            parser = fake.Parser(SimpleNamespace(reasoning=None, content=None, tool_calls=[call]))
-            output = fake.Output([fake.Completion("x", (120,), finish_reason="stop")], finished=True)
-            serving = Serving.parsed(fake.SimpleContext, [output], parser=parser)
-        async with client_of(serving) as client:
-            response = (await client.post("/v1/responses", json={**BODY, "tools": [SKY]})).json()
-            answered = {"type": "custom_tool_call_output", "call_id": response["output"][0]["call_id"], "output": "ok"}
-            serving.script, serving.parser = ([fake.Output([fake.Completion(finish_reason="stop")], finished=True)],), None
-            await client.post(
-                "/v1/responses",
-                json={
-                    **BODY,
-                    "input": [answered],
-                    "tools": [SKY],
-                    "previous_response_id": response["id"],
-                    "request_id": "resp_2",
-                },
-            )
-            return response, serving.requests[-1].input
-
-    response, items = asyncio.run(asking())
-    assert response["output"][0]["type"] == "custom_tool_call"
-    call_id = response["output"][0]["call_id"]
-    function_call = {"type": "function_call", "call_id": call_id, "name": "sky__write", "arguments": '{"input":"a"}'}
-    content = items[0]["content"]
-    assert (content, items[1:]) == (
-        BODY["input"],
-        [function_call, {"type": "function_call_output", "call_id": call_id, "output": "ok"}],
-    )
 
 
 def test_warnings_of_the_package_are_in_vllms_log(monkeypatch):
