@@ -52,6 +52,7 @@ __all__ = [
     "Finding",
     "Finish",
     "FinishReason",
+    "Format",
     "HarmonyParser",
     "InterlockError",
     "Judge",

@@ -79,9 +79,14 @@ def client_of(url):
 
 
 def test_the_page_prints_what_it_says(capsys, names):
-    (output,) = re.findall(r"```text\n(.*?)```", ENGINES_PAGE, re.DOTALL)
-    assert capsys.readouterr().out == output
+    assert capsys.readouterr().out == "".join(re.findall(r"```text\n(.*?)```", ENGINES_PAGE, re.DOTALL))
     assert names["app"].state.keys.tenants
+
+
+def test_the_test_of_the_page_passes(names):
+    (cases,) = names["test_streams_are_legal"].pytestmark
+    for case in cases.args[1]:
+        names["test_streams_are_legal"](*case)
 
 
 def test_a_refusal_keeps_its_status_whether_the_client_streams_or_not(names):

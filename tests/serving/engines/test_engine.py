@@ -7,7 +7,7 @@ import struct
 import pytest
 from live.engines import ENCODING
 
-from interlock.parsers import Chunk
+from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, fitting
 from interlock.serving.engines.harmony_tokens import tool_messages, turn_messages
 from interlock.serving.engines.prompt import MAX_PATCHES, _without_media, estimate, image_size
@@ -30,6 +30,97 @@ class Least(Engine):
 def turn_of(text="Hello"):
     request = read_request({"model": "least", "input": text})
     return Turn(request, request.input)
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+RAIN = {"type": "function", "name": "rain", "parameters": CITY, "strict": True}
+DICE = {"name": "roll", "input_schema": {"type": "object"}}
+TALK = [
+    {"role": "developer", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "input_text", "text": "Does it rain?"}]},
+    {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "I should look."}]},
+    {"type": "function_call", "call_id": "call_functions.rain:0", "name": "rain", "arguments": '{"city":"Rome"}'},
+    {"type": "function_call_output", "call_id": "call_functions.rain:0", "output": "no"},
+    {"type": "function_call", "call_id": "call_1", "name": "rain", "arguments": '{"city'},
+    {"type": "function_call_output", "call_id": "call_1", "output": "What?"},
+    {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "c", "outputs": [{"type": "logs", "logs": "1"}]},
+    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "dice", "tools": [DICE]},
+]
+
+
+def talk(**settings):
+    request = read_request({"model": "least", "instructions": "Speak.", "input": TALK, **settings})
+    return Turn(request, request.input)
+
+
+def spoken(call_id):
+    def call(id, name, arguments):  # noqa: A002 - the name of the field
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+    thought = {"reasoning": "I should look.", "reasoning_content": "I should look."}
+    return [
+        {"role": "system", "content": "Speak.\n\nBe brief."},
+        {"role": "user", "content": "Does it rain?"},
+        {"role": "assistant", "content": "", "tool_calls": [call(call_id, "rain", {"city": "Rome"})], **thought},
+        {"role": "tool", "tool_call_id": call_id, "content": "no"},
+        {"role": "assistant", "content": "", "tool_calls": [call("call_1", "rain", {"arguments": '{"city'})]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "What?"},
+        {"role": "assistant", "content": "", "tool_calls": [call("EKEELRKYJ", "python", {"code": "1"})]},
+        {"role": "tool", "tool_call_id": "EKEELRKYJ", "content": "1"},
+    ]
+
+
+def test_a_chat_template_gets_messages_whose_calls_have_objects() -> None:
+    assert talk().messages() == spoken("call_functions.rain:0")
+
+
+def test_a_chat_template_of_a_family_gets_the_ids_that_the_model_wrote() -> None:
+    assert talk().messages(Tagged("kimi_k2")) == spoken("functions.rain:0")
+
+
+def test_a_chat_template_gets_the_functions_that_stand_for_tools() -> None:
+    search = {"type": "web_search", "search_context_size": "low"}
+    server = {"type": "mcp", "server_label": "dice", "server_url": "https://dice.example"}
+    space = {"type": "namespace", "name": "space", "description": "Space.", "tools": [RAIN]}
+    turn = talk(tools=[RAIN, search, server, space])
+    rain = {"type": "function", "function": {"name": "rain", "parameters": CITY, "strict": True}}
+    roll = {"type": "function", "function": {"name": "dice__roll", "parameters": {"type": "object"}}}
+    far = {"type": "function", "function": {"name": "space__rain", "parameters": CITY, "strict": True}}
+    query = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    web = {"type": "function", "function": {"name": "web_search", "description": "Looks it up.", "parameters": query}}
+    assert turn.functions() == [rain, roll, far]
+    assert turn.functions({"web_search": "Looks it up."}) == [rain, web, roll, far]
+
+
+def test_a_chat_template_gets_the_functions_that_the_choice_allows() -> None:
+    other = {**RAIN, "name": "snow"}
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "snow"}]}
+    names = [
+        [tool["function"]["name"] for tool in talk(tools=[RAIN, other], tool_choice=choice).functions()]
+        for choice in ("auto", "none", allowed)
+    ]
+    assert names == [["rain", "snow"], [], ["snow"]]
+
+
+def test_gpt_oss_gets_tokens() -> None:
+    turn = talk(tools=[RAIN, {"type": "code_interpreter", "container": {"type": "auto"}}])
+    text = ENCODING.decode(asyncio.run(turn.harmony_tokens({"code_interpreter": "Runs code."})))
+    head, developer, *rest = text.split("<|start|>")[1:]
+    assert "## python\n\nRuns code." in head
+    assert developer.startswith("developer<|message|># Instructions\n\nSpeak.")
+    assert "type rain = (_: {\ncity?: string,\n}) => any;" in developer
+    assert rest == [
+        "developer<|message|># Instructions\n\nBe brief.<|end|>",
+        "user<|message|>Does it rain?<|end|>",
+        "assistant<|channel|>analysis<|message|>I should look.<|end|>",
+        'assistant to=functions.rain<|channel|>commentary json<|message|>{"city":"Rome"}<|call|>',
+        "functions.rain to=assistant<|channel|>commentary<|message|>no<|end|>",
+        'assistant to=functions.rain<|channel|>commentary json<|message|>{"city<|call|>',
+        "functions.rain to=assistant<|channel|>commentary<|message|>What?<|end|>",
+        'assistant to=python<|channel|>analysis code<|message|>{"code":"1"}<|call|>',
+        "python to=assistant<|channel|>analysis<|message|>1<|end|>",
+        "assistant",
+    ]
 
 
 def test_an_engine_must_generate() -> None:

@@ -6,6 +6,8 @@ shortcut        the two ways of a delta from an upstream to the client, and the 
 embedded        a stand-in model that runs anywhere
 script          scripts: their format, and an engine that follows one
 recordings      engine outputs as a file: read, written, rechunked and replayed
+chat_messages   a conversation as messages of Chat Completions
+harmony_prompt  the prompts of gpt-oss
 harmony_tokens  text and messages as tokens of gpt-oss
 vllm/           vLLM
 upstream/       the gateway to other servers

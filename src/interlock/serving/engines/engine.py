@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, evolve, field, frozen
 
+from interlock.events.items import NOTHING
+from interlock.events.json import members
 from interlock.fsm.deltas import FinishReason, Usage
-from interlock.parsers import Chunk, Format, Parser, parser_for
+from interlock.parsers import Chunk, Format, Parser, Tagged, parser_for
+from interlock.serving.engines.chat_messages import as_object, chat_messages, function_of, template_messages
 from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ApiError, PromptError, no_such_model
 from interlock.serving.requests.input_items import JsonItem, truncate
+from interlock.serving.requests.tool_offer import HostedTools, find_hosted, list_hosted_functions, offer
 from interlock.serving.settings import ModelFacts
 
 if TYPE_CHECKING:
@@ -69,6 +73,45 @@ class Turn:
     items: Sequence[Mapping[str, object]] = field(converter=tuple[Mapping[str, object], ...])
     budget: int | None = None
     index: int = field(default=0, kw_only=True)
+
+    def messages(self, tagged: Tagged | None = None) -> list[dict[str, object]]:
+        """Return the instructions and the conversation as messages of Chat Completions, for a chat template.
+
+        Calls of all kinds are calls of functions, whose arguments are objects, and reasoning has the names `reasoning` and
+        `reasoning_content`, because templates differ. With `tagged`, the format of the model, ids of calls are as it wrote them.
+
+        Raises:
+            ApiError: 400 for a content part that Chat Completions cannot express.
+        """
+        written_id: Callable[[str], str] = str
+        if tagged is not None:
+            from interlock.parsers.families import family  # noqa: PLC0415 - other formats do without
+
+            written_id = family(tagged.tool_parser, tagged.reasoning_parser).written_id
+        instructions = self.request.instructions
+        return template_messages(chat_messages(instructions, self.items, written_id=written_id, arguments=as_object))
+
+    def functions(self, hosted: Mapping[str, str] = NOTHING) -> list[dict[str, object]]:
+        """Return the tools that the model may call as functions of Chat Completions, for a chat template.
+
+        They include the tools that MCP servers have listed, and those of `hosted`, which has the tools that the server runs and
+        their descriptions, as in `ToolServers.descriptions`. There are none if `tool_choice` is `none`.
+        """
+        tools = HostedTools(list_hosted_functions(hosted))
+        offered = offer(self.request.tools, self.request.tool_choice, self.items, tools)
+        return [] if offered.choice == "none" else [*map(function_of, offered.tools)]
+
+    async def harmony_tokens(self, hosted: Mapping[str, str] = NOTHING) -> list[int]:
+        """Return the prompt of gpt-oss as tokens; see `functions` for `hosted`.
+
+        Raises:
+            ModuleNotFoundError: `openai_harmony` is not installed.
+        """
+        from interlock.serving.engines.harmony_prompt import harmony_prompt  # noqa: PLC0415 - other formats do without
+
+        functions = [members(tool["function"]) for tool in self.functions()]
+        built_in = {kind: hosted[kind] for kind in find_hosted(hosted, self.request.tools)}
+        return await harmony_prompt(self.request, self.items, functions, built_in)
 
 
 class Engine(ABC):

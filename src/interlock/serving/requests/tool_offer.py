@@ -236,7 +236,8 @@ def _offered(tool: JsonTool, hosted: HostedTools) -> Iterator[OfferedTool]:
             if label in hosted.labels or (label in LABELS and label in hosted.tools):
                 yield OfferedTool(tool if label in hosted.labels else hosted.tools[str(label)], kind, frozenset({label}))
         case _ if kind in hosted.tools:
-            yield OfferedTool({**tool, **hosted.tools[kind]}, kind)
+            stand_in = hosted.tools[kind]
+            yield OfferedTool(stand_in if stand_in["type"] == "function" else {**tool, **stand_in}, kind)
         case _:
             return
 

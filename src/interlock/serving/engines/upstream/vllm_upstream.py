@@ -9,42 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final, cast
 
-import orjson
 from attrs import define, evolve, field
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
-from openai_harmony import (  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
-    Conversation,
-    DeveloperContent,
-    Message,
-    ReasoningEffort,
-    Role,
-    SystemContent,
-    ToolDescription,
-    ToolNamespaceConfig,
-)
 
 from interlock.events import response_object as wire
-from interlock.events.items import ITEMS
-from interlock.events.json import dumps, elements, members
+from interlock.events.json import elements, members
 from interlock.parsers import Chunk, Tagged
 from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
 from interlock.parsers.routing import Routing
+from interlock.serving.engines.chat_messages import function_of, template_messages
 from interlock.serving.engines.engine import EngineOutput, Turn
+from interlock.serving.engines.harmony_prompt import harmony_prompt
 from interlock.serving.engines.harmony_tokens import (
-    encode_framing,
     encode_replies,
-    encode_text,
-    encoding,
     token_entry,
     tool_messages,
     write_required_call,
@@ -54,14 +39,10 @@ from interlock.serving.engines.upstream.chat_upstream import (
     CompletionsChunk,
     CompletionsTranslator,
     StreamChoice,
-    function_of,
 )
 from interlock.serving.engines.upstream.translator import FunctionNames, UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import EventStream, upstream_error
 from interlock.serving.requests.api_errors import invalid
-from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.input_items import JsonItem, normalize, text_of
-from interlock.serving.requests.runtime import Yielder
 from interlock.serving.requests.tool_offer import SEARCHES, HostedTools, ToolOffer, find_hosted
 
 logger = logging.getLogger(__name__)
@@ -229,7 +210,7 @@ class HarmonyTranslator(VllmTranslator):
         offered = self._offer(turn, HostedTools(built_in))
         tools = [tool for tool in offered.tools if tool["type"] == "function"]
         descriptions = {kind: self.call.hosted[kind] for kind in hosted}
-        tokens = await _harmony_prompt(request, map(self._names.apply, turn.items), tools, descriptions)
+        tokens = await harmony_prompt(request, map(self._names.apply, turn.items), tools, descriptions)
         if not turn.index and not self._prefix:
             self._prefix = write_required_call(offered.choice)
             self.parser.feed(Chunk(self._prefix))
@@ -290,12 +271,14 @@ class FamilyTranslator(VllmTranslator):
         effort = request.reasoning_effort
         template = {} if effort is None else {"reasoning_effort": effort, "enable_thinking": effort != "none"}
         offered = self._offer(turn, self.call.functions)
-        messages = self._messages(turn, "reasoning", self._family.written_id)
+        messages = template_messages(self._messages(turn, "reasoning", self._family.written_id))
+        for message in messages:
+            _require_text(message)
         if offered.choice not in ("auto", "none"):
             logger.warning("the tool_choice is not enforced: vLLM's completions cannot require a call of this model")
         body = {
             "model": self.call.model,
-            "messages": [*map(_template_message, messages)],
+            "messages": messages,
             "tools": [*map(function_of, offered.tools)] or None,
             "add_generation_prompt": True,
             "chat_template_kwargs": {**template, **members(request.extensions.get("chat_template_kwargs"))},
@@ -337,121 +320,9 @@ class FamilyTranslator(VllmTranslator):
             raise upstream_error(f"The upstream server does not tokenize as vLLM does: {error}.") from None
 
 
-def _template_message(message: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a message with its reasoning under the field names of all vLLM releases; refuse images and files."""
+def _require_text(message: Mapping[str, object]) -> None:
+    """Refuse a message with images or files."""
     if any(members(part).get("type") != "text" for part in elements(message.get("content"))):
         raise invalid(
             "input", "Images and files cannot be sent as tokens; use the upstream API 'chat' for them.", "unsupported_value"
         )
-    return {**message, "reasoning_content": message["reasoning"]} if "reasoning" in message else message
-
-
-# Prompts of gpt-oss.
-
-Segment = tuple[str, bool]
-"""A text, and whether it is framing."""
-
-ANSWER: Final = "<|start|>assistant"
-EFFORTS: Final[Mapping[str | None, ReasoningEffort]] = {
-    **dict.fromkeys(("none", "minimal", "low"), ReasoningEffort.LOW),
-    **dict.fromkeys(("high", "xhigh", "max"), ReasoningEffort.HIGH),
-}
-BUILT_IN: Final = frozenset({"python"})
-"""The tools whose calls have no prefix `functions.`."""
-
-
-async def _harmony_prompt(
-    request: ResponseRequest, items: Iterable[JsonItem], tools: Sequence[Mapping[str, object]], hosted: Mapping[str, str]
-) -> list[int]:
-    """Return the prompt of a turn of gpt-oss, as its own template renders it, except that no text becomes a control token.
-
-    `tools` are functions, and `hosted` has the model's built-in tools and their descriptions. Reasoning before the last final
-    answer is left out, as in the model's training.
-    """
-    date = f"{datetime.now(UTC):%Y-%m-%d}"
-    system, described = _preamble(request.reasoning_effort, date, frozenset(hosted.items()), dumps(tools))
-    texts = [f"# Instructions\n\n{request.instructions}"] if request.instructions else []
-    texts += [described] if described else []
-    texts += [_formats(request.text_format)] if request.text_format.get("type") == "json_schema" else []
-    segments = [(system, True), *(_message("developer", "\n\n".join(texts)) if texts else ()), *_items(items), (ANSWER, True)]
-    tokens, yielder = list[int](), Yielder()
-    for text, is_framing in segments:
-        if is_framing:
-            tokens += encode_framing(text)
-        else:
-            tokens += [token async for piece in encode_text(text, yielder) for token in piece]
-    return tokens
-
-
-@lru_cache(maxsize=64)
-def _preamble(effort: str | None, date: str, hosted: frozenset[tuple[str, str]], tools: bytes) -> tuple[str, str]:
-    """Return the system message, and the description of the functions, which is empty if there are none."""
-    system = SystemContent.new().with_conversation_start_date(date)
-    system = system.with_reasoning_effort(EFFORTS.get(effort, ReasoningEffort.MEDIUM))
-    descriptions = dict(hosted)
-    if description := descriptions.get("code_interpreter"):
-        system = system.with_tools(ToolNamespaceConfig(name="python", description=description, tools=[]))
-    elif "code_interpreter" in descriptions:
-        system = system.with_python_tool()
-    if "web_search" in descriptions:
-        system = system.with_browser_tool()
-    messages = [Message.from_role_and_content(Role.SYSTEM, system)]
-    functions = [_description(tool) for tool in map(members, orjson.loads(tools))]
-    if functions:
-        messages.append(Message.from_role_and_content(Role.DEVELOPER, DeveloperContent.new().with_function_tools(functions)))
-    text = encoding().decode(encoding().render_conversation(Conversation.from_messages(messages)))
-    end = text.index("<|end|>") + len("<|end|>")
-    return text[:end], text[end:].removeprefix("<|start|>developer<|message|>").removesuffix("<|end|>")
-
-
-def _description(tool: Mapping[str, object]) -> ToolDescription:
-    parameters: Any = dict(members(tool.get("parameters"))) or None
-    return ToolDescription(name=str(tool["name"]), description=str(tool.get("description") or ""), parameters=parameters)
-
-
-def _formats(text_format: Mapping[str, object]) -> str:
-    name, description = text_format.get("name") or "schema", text_format.get("description")
-    comment = f"// {description}\n" if description else ""
-    return f"# Response Formats\n\n## {name}\n\n{comment}{dumps(text_format.get('schema')).decode()}"
-
-
-def _message(header: str, text: str, end: str = "<|end|>") -> Iterator[Segment]:
-    yield f"<|start|>{header}<|message|>", True
-    yield text, False
-    yield end, True
-
-
-def _items(items: Iterable[JsonItem]) -> Iterator[Segment]:
-    """Yield the segments of a conversation's messages."""
-    conversation = normalize(items, images=False)
-    names = {item["call_id"]: _recipient(item) for item in conversation if ITEMS[str(item["type"])].as_function_call}
-    finals = [index for index, item in enumerate(conversation) if item.get("role") == "assistant" and not _is_preamble(item)]
-    for index, item in enumerate(conversation):
-        text = text_of(item.get("content"))
-        match str(item["type"]):
-            case "reasoning":
-                if not finals or index > finals[-1]:
-                    yield from _message("assistant<|channel|>analysis", text)
-            case kind if ITEMS[kind].as_function_call:
-                recipient, is_built_in = _recipient(item), item["name"] in BUILT_IN
-                header = f"assistant to={recipient}<|channel|>{'analysis code' if is_built_in else 'commentary json'}"
-                yield from _message(header, str(item["arguments"]), "<|call|>")
-            case kind if ITEMS[kind].as_function_output:
-                author = names.get(item.get("call_id"), "functions.unknown")
-                channel = "analysis" if author in BUILT_IN else "commentary"
-                yield from _message(f"{author} to=assistant<|channel|>{channel}", text_of(item.get("output")))
-            case _ if item.get("role") == "assistant":
-                yield from _message(f"assistant<|channel|>{'commentary' if _is_preamble(item) else 'final'}", text)
-            case _ if item.get("role") in ("system", "developer"):
-                yield from _message("developer", f"# Instructions\n\n{text}")
-            case _:
-                yield from _message("user", text)
-
-
-def _recipient(call: JsonItem) -> str:
-    name = str(call["name"])
-    return name if name in BUILT_IN else f"functions.{name}"
-
-
-def _is_preamble(message: JsonItem) -> bool:
-    return message.get("phase") == "commentary"
