@@ -37,7 +37,7 @@ def test_reasoning_content_and_a_call_are_three_items():
 
 
 @pytest.mark.parametrize("kind", [[], {}, 7, None])
-def test_a_part_whose_type_is_no_text_is_text(kind):
+def test_a_content_part_with_an_invalid_type_is_text(kind):
     assert read({"content": [{"type": kind, "text": "a"}]}) == [answer("a")]
 
 
@@ -46,7 +46,7 @@ def test_several_fields_in_one_delta_are_taken_in_order():
     assert read(delta) == [reasoning("a"), answer("b"), call("f", "{}")]
 
 
-def test_deltas_may_be_objects_and_older_ones_say_reasoning_content():
+def test_objects_may_have_the_old_field_reasoning_content():
     function = SimpleNamespace(name="f", arguments="{}")
     deltas = [
         SimpleNamespace(reasoning_content="a", content=None, tool_calls=[]),
@@ -55,7 +55,7 @@ def test_deltas_may_be_objects_and_older_ones_say_reasoning_content():
     assert read(*deltas) == [reasoning("a"), call("f", "{}")]
 
 
-def as_vllm_gives(delta):
+def as_vllm_delta(delta):
     """A delta as an object that has every field."""
     calls = [SimpleNamespace(**{**call, "function": SimpleNamespace(**call["function"])}) for call in delta.get("tool_calls", ())]
     return SimpleNamespace(reasoning=delta.get("reasoning"), content=delta.get("content"), tool_calls=calls)
@@ -66,14 +66,14 @@ def test_deltas_may_be_mappings_or_objects():
     fragments += [tool(0, "{", "f"), tool(0, '"a":'), tool(0, "1}"), tool(1, "{", "g"), tool(1, "}")]
     deltas = [
         run(ChatParser(ROUTING), [Chunk([1], delta=shape(fragment)) for fragment in fragments], "stop")
-        for shape in (dict, as_vllm_gives)
+        for shape in (dict, as_vllm_delta)
     ]
     assert deltas[0] == deltas[1]
     assert deltas[1][-1] == EndTurn("stop", Usage(output_tokens=9, reasoning_tokens=2))
     assert items(deltas[1]) == [reasoning("ab"), answer("cd"), call("f", '{"a":1}'), call("g", "{}")]
 
 
-def test_a_call_streams_as_it_comes():
+def test_a_call_streams_its_arguments():
     parser = ChatParser(ROUTING)
     assert parser.feed(Chunk(delta=tool(0, "", "f"))) == [Open("function_call", {"name": "f"})]
     assert parser.feed(Chunk(delta=tool(0, '{"a"'))) == ['{"a"']
@@ -90,7 +90,7 @@ def test_a_fragment_with_the_id_of_an_open_call_joins_it_under_any_index():
     assert read(tool(0, "{}", "f", "call_1"), tool(1, "{}", "g", "call_1"))[1] == other
 
 
-def test_interleaved_calls_come_together():
+def test_interleaved_calls_become_one_item_each():
     assert read(
         tool(0, '{"a"', "f"),
         tool(1, '{"b"', "g"),
@@ -133,13 +133,13 @@ def test_a_call_that_is_truncated_before_another_item_fails_the_turn(reason):
     assert deltas[-1] == EndTurn("error" if reason == "stop" else "length", Usage(output_tokens=2))
 
 
-def test_a_name_may_come_late_and_an_id_before_it():
+def test_a_call_may_have_its_arguments_and_id_before_its_name():
     assert read(tool(0, '{"a"'), tool(0, "", None, "call_1"), tool(0, ":1}", "f"), tool(0, "", "f", "call_1")) == [
         Item("function_call", '{"a":1}', {"name": "f", "call_id": "call_1"})
     ]
 
 
-def test_a_call_that_never_gets_a_name_is_a_message():
+def test_a_call_without_a_name_is_a_message():
     assert read(tool(0, '{"a":1}'), {"content": "b"}) == [preamble('{"a":1}'), answer("b")]
 
 
@@ -166,7 +166,7 @@ def test_arguments_may_be_an_object():
     assert read(tool(0, {"a": 1}, "f")) == [call("f", '{"a":1}')]
 
 
-def test_white_space_before_a_call_is_no_message_and_inside_of_a_message_is_kept():
+def test_white_space_is_kept_only_inside_a_message():
     assert read({"reasoning": "a"}, {"content": "\n\n"}, tool(0, "{", "f"), {"content": "\n"}, tool(0, "}")) == [
         reasoning("a"),
         call("f", "{}"),
@@ -181,7 +181,7 @@ def test_white_space_between_two_pieces_of_reasoning_is_dropped():
     assert read({"reasoning": "a"}, {"content": "\n"}, {"reasoning": "b"}, {"content": "c"}) == [reasoning("ab"), answer("c")]
 
 
-def test_reasoning_that_is_not_wanted_is_counted():
+def test_excluded_reasoning_is_counted():
     parser = ChatParser(ROUTING, include_reasoning=False)
     deltas = run(parser, [Chunk([1, 2], delta={"reasoning": "a"}), Chunk([3], delta={"content": "b"})], "length")
     assert deltas == [
@@ -200,13 +200,13 @@ def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
     assert run(parser, chunks[2:])[-1] == EndTurn("stop", Usage(output_tokens=1))
 
 
-def test_a_chunk_of_reasoning_and_content_is_shared():
+def test_the_tokens_of_a_chunk_are_divided_between_reasoning_and_content():
     parser = ChatParser(ROUTING)
     deltas = run(parser, [Chunk([1, 2, 3, 4], delta={"reasoning": "aa", "content": "b", **tool(0, "c", "f")})])
     assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
 
 
-def test_names_go_back_to_their_namespaces_and_hosted_tools():
+def test_function_names_select_namespaces_and_hosted_tools():
     assert read(
         tool(0, "{}", "crm__get", "call_1"),
         tool(1, '{"input": "a\\nb"}', "patch"),
@@ -224,7 +224,7 @@ def test_names_go_back_to_their_namespaces_and_hosted_tools():
     ]
 
 
-def test_the_tokens_of_content_are_given_with_it():
+def test_text_deltas_have_the_log_probabilities_of_their_tokens():
     def entry(token):
         return {"token": token}
 
@@ -251,7 +251,7 @@ def test_deltas_without_content_are_ignored(delta):
 
 
 @pytest.mark.parametrize("delta", [7, {"choices": [{"delta": {"content": "a"}}]}, SimpleNamespace(text="a")])
-def test_something_without_any_field_of_a_delta_is_an_error(delta):
+def test_a_value_without_any_field_of_a_delta_is_an_error(delta):
     with pytest.raises(ValueError, match="a chunk of the format 'chat' needs a delta with one of content, role"):
         read(delta)
 
@@ -293,7 +293,7 @@ def test_the_beginning_of_a_server_label_is_not_a_complete_name():
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
-def test_the_old_function_call_is_a_call_and_a_turn_may_end_with_it(reason):
+def test_the_old_field_function_call_is_a_call(reason):
     deltas = [{"function_call": {"name": "f", "arguments": ""}}, {"function_call": {"arguments": "{}"}}]
     assert read(*deltas, reason=reason) == [call("f", "{}")]
 
@@ -314,7 +314,7 @@ def test_a_name_may_be_split_or_repeated(fragments):
     ]
 
 
-def test_the_beginning_of_a_longer_name_is_a_name_once_another_item_begins_or_the_turn_ends():
+def test_a_prefix_of_a_longer_name_is_a_name_when_its_call_ends():
     routing = Routing.from_request({"tools": [{"type": "function", "name": name} for name in ("get", "get_weather")]})
     parser = ChatParser(routing)
     deltas = [parser.feed(Chunk(delta=tool(index, "", "get"))) for index in (0, 1)]
@@ -350,7 +350,7 @@ DELTA = st.one_of(
 
 
 @given(st.lists(DELTA, max_size=12), st.sampled_from(["stop", "length"]))
-def test_any_deltas_give_well_bracketed_items_that_hold_all_text(deltas, reason):
+def test_random_deltas_give_well_bracketed_items_with_all_text(deltas, reason):
     plain = Routing()
     seen = items(run(ChatParser(plain), [Chunk([1], delta=delta) for delta in deltas], reason))
     text = "".join(

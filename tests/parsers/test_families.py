@@ -1,4 +1,4 @@
-"""The families: the same turn in every format, the cases, and what is true of any text."""
+"""The families: the same turn in every format, the cases, and the properties of any text."""
 
 import json
 import re
@@ -75,14 +75,14 @@ def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tu
     ]
 
 
-def test_and_so_does_harmony():
+def test_harmony_gives_the_same_items_for_the_turn():
     routing = Routing.from_request(REQUEST)
     assert bare(seen(parse(tokens(HARMONY), routing=routing))) == bare(read("hermes", encode(TURN, "hermes", "qwen3")))
 
 
 @each("name", REASONINGS)
 @each("thinking", [True, False])
-def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
+def test_reasoning_is_read_whether_the_prompt_or_the_model_begins_it(name, thinking):
     turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
     for size in (1, 3, 1000):
@@ -93,7 +93,7 @@ def test_reasoning_is_read_in_every_family_whoever_begins_it(name, thinking):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SYNTAXES)
-def test_a_call_that_the_model_leaves_is_left_to_be_cut_wherever_the_turn_ends(name):
+def test_an_unfinished_call_ends_the_turn_as_cut(name):
     whole = encode([WrittenItem("call", '{"s":"Rome","n":51}', "f")], name)
     for end in range(len(whole)):
         output = deltas(name, ["</think>", whole[:end]])
@@ -111,12 +111,12 @@ def test_a_call_that_the_model_leaves_is_left_to_be_cut_wherever_the_turn_ends(n
         makes_a_legal_stream(output)
 
 
-def test_templates_and_tables_know_the_same_families():
+def test_templates_and_syntaxes_have_the_same_names():
     assert TEMPLATES.keys() == SYNTAXES.keys()
 
 
 @each("case", CASES, ids=lambda case: case.name)
-def test_case(case):
+def test_a_case_has_its_items_in_any_chunks(case):
     assert read(case.family, case.text, reason=case.reason) == list(case.items)
     for sizes in SPLITS:
         assert read(case.family, case.text, sizes, case.reason) == list(case.items)
@@ -125,14 +125,14 @@ def test_case(case):
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_case_can_be_cut_anywhere(case):
+def test_a_truncated_case_has_the_same_items_in_any_chunks(case):
     for end in range(len(case.text)):
         assert read(case.family, case.text[:end], (3, 1), "length") == read(case.family, case.text[:end], reason="length")
     makes_a_legal_stream(deltas(case.family, cut(case.text[: len(case.text) // 2], (2,)), "length"))
 
 
 @each("case", list(derived_cases()), ids=str)
-def test_case_that_every_family_has(case: Derived):
+def test_a_derived_case_has_its_items_in_any_chunks(case: Derived):
     for sizes in SPLITS:
         assert bare(read(case.family, case.text, sizes, case.reason)) == list(case.items)
     makes_a_legal_stream(deltas(case.family, cut(case.text, (3,)), case.reason))
@@ -140,7 +140,7 @@ def test_case_that_every_family_has(case: Derived):
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(GROUPS)), st.integers(0, 1 << 30), st.sampled_from(["stop", "length"]))
-def test_any_text_keeps_the_properties(group, seed, reason):
+def test_the_properties_hold_for_random_text(group, seed, reason):
     rng = Random(seed)  # noqa: S311 - repeatable, not secret
     name = rng.choice(GROUPS[group])
     text = "".join(random_text(rng, name))
@@ -156,11 +156,11 @@ def test_any_text_keeps_the_properties(group, seed, reason):
         ("minimax_m3", '<tool_call><invoke name="f"><o><a><w1x>5'.replace("<", "]<]minimax[>[<")),
     ],
 )
-def test_a_text_that_a_campaign_has_found_keeps_the_properties(name, text):
+def test_the_properties_hold_for_texts_that_campaigns_found(name, text):
     holds_of(name, text, [1, 4, 5])
 
 
-def test_strings_stream_and_other_values_come_when_they_are_whole():
+def test_strings_stream_while_other_values_wait_for_their_end():
     reader = FamilyParser(family("qwen3_coder"), ParserSettings.from_request(REQUEST))
     assert reader.feed(Chunk(text="<tool_call>\n<function=f>\n<parameter=s>\n")) == [
         Open("function_call", {"name": "f"}),
@@ -174,7 +174,7 @@ def test_strings_stream_and_other_values_come_when_they_are_whole():
     assert reader.feed(Chunk(text="</function>")) == ["123}", Close()]
 
 
-def test_what_is_held_does_not_grow():
+def test_pending_text_is_bounded():
     reader = FamilyParser(family("hermes"), ParserSettings.from_request(REQUEST))
     head = '<tool_call>{"arguments": {"s": "'
     read_items = [*reader.feed(Chunk(text=head))]
@@ -185,7 +185,7 @@ def test_what_is_held_does_not_grow():
 
 
 @each("name", SYNTAXES)
-def test_a_name_that_does_not_end_is_given_back(name: str):
+def test_a_call_with_an_overlong_name_becomes_a_message(name: str):
     text = encode([WrittenItem("call", "{}", "x" * 5000)], name)
     assert [item.kind for item in read(name, f"</think>{text}", (9,))] == ["message"]
 
@@ -198,14 +198,14 @@ def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
     assert items(run(reader, [Chunk(text=text)])) == [answer(text)]
 
 
-def test_without_a_family_of_calls_they_are_text_too():
+def test_without_a_tool_parser_the_markers_of_calls_are_text():
     text = encode([WrittenItem("call", "{}", "f")], "hermes")
     reader = FamilyParser(family(None, "qwen3"), ParserSettings.from_request(REQUEST))
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
 @each("name", SYNTAXES)
-def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
+def test_without_parallel_calls_a_turn_has_only_its_first_call(name: str):
     turn = [
         WrittenItem("call", '{"s":"a"}', "f"),
         WrittenItem("call", '{"n":1}', "g"),
@@ -220,7 +220,7 @@ def test_without_parallel_calls_only_the_first_of_a_turn_is_given(name: str):
         ]
 
 
-def test_reasoning_that_is_not_wanted_is_counted():
+def test_excluded_reasoning_is_counted():
     body = {**REQUEST, "include_reasoning": False}
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(body))
     deltas = run(reader, [Chunk([1], "Hm."), Chunk([2]), Chunk([3], "</think>"), Chunk([4], "Sunny.")])
@@ -228,7 +228,7 @@ def test_reasoning_that_is_not_wanted_is_counted():
     assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
 
 
-def test_the_tokens_of_a_chunk_are_shared_by_the_place_where_reasoning_ends():
+def test_the_tokens_of_a_chunk_are_divided_where_reasoning_ends():
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(REQUEST))
     [*_, end] = run(reader, [Chunk([1, 2, 3, 4], "abcdefgh</think>12345678")])
     assert end == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=1))
@@ -246,14 +246,14 @@ def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
         assert end == EndTurn("stop", Usage(output_tokens=3, reasoning_tokens=2))
 
 
-def test_what_the_engine_counted_is_kept():
+def test_the_usage_that_the_engine_reports_is_kept():
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings())
     usage = Usage(input_tokens=1, cached_tokens=2, output_tokens=3, reasoning_tokens=4, cache_write_tokens=5)
     reader.feed(Chunk([1], "a"))
     assert reader.end("stop", usage)[-1] == EndTurn("stop", usage)
 
 
-def test_the_tokens_of_a_message_are_given_with_it():
+def test_text_deltas_have_the_log_probabilities_of_their_tokens():
     def chunk(token: int, text: str) -> Chunk:
         return Chunk([token], text, logprobs=[{"token": text}])
 
@@ -277,7 +277,7 @@ def test_the_tokens_of_a_message_are_given_with_it():
 SPECIAL = {7: "<tool_call>", 8: "</tool_call>", 9: "</think>"}
 
 
-def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
+def test_a_marker_in_ordinary_tokens_is_text_if_ids_are_known():
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings(special=SPECIAL))
     body = '{"name": "f", "arguments": {}}'
     chunks = [
@@ -294,12 +294,12 @@ def test_a_marker_that_is_no_special_token_is_text_where_the_ids_are_known():
     assert items(run(reader, chunks)) == expected
 
 
-SPELLED = [name for name in DISTINCT if announces(name) and SYNTAXES[name] not in {DSML, GCML, PHI4_MINI}]
+MARKER_TOKEN_FAMILIES = [name for name in DISTINCT if announces(name) and SYNTAXES[name] not in {DSML, GCML, PHI4_MINI}]
 """The families whose markers may be special tokens."""
 
 
-@each("name", SPELLED)
-def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
+@each("name", MARKER_TOKEN_FAMILIES)
+def test_a_forced_call_may_have_its_markers_in_ordinary_tokens(name):
     texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<[]"}
     special = dict(enumerate(texts, 1000))
     thought, called = "So <think>.", encode([WrittenItem("call", '{"s":"a"}', "f")], name)
@@ -323,17 +323,17 @@ def test_a_forced_call_may_be_spelled_where_it_should_be_special_tokens(name):
         ({"type": "allowed_tools", "mode": "required", "tools": []}, True),
     ],
 )
-def test_a_choice_forces_a_call_if_it_leaves_nothing_else(choice, forced):
+def test_the_tool_choice_decides_whether_a_call_is_forced(choice, forced):
     assert ParserSettings.from_request({**REQUEST, "tool_choice": choice}).forced is forced
 
 
-def test_a_special_token_that_begins_no_call_does_not_vouch_for_another_marker():
+def test_a_marker_in_ordinary_tokens_is_text_after_a_special_token_that_began_no_call():
     reader = FamilyParser(family("hermes"), ParserSettings(special=SPECIAL))
     chunks = [Chunk([7], "<tool_call>"), Chunk([7], "<tool_call>"), Chunk([1], '{"name": "f"}<tool_call>{"name": "g"}')]
     assert items(run(reader, chunks)) == [answer("<tool_call>"), call("f", '<tool_call>{"name": "g"}', "")]
 
 
-def test_a_special_token_that_is_read_again_still_counts():
+def test_a_special_token_that_is_read_again_is_still_a_marker():
     markers = [family("kimi_k2").markers[role][0] for role in (Trigger.SECTION, Trigger.INVOKE, Trigger.JSON, Trigger.UNCALL)]
     section, begin, arguments, end = markers
     special = dict(enumerate(markers))
@@ -344,12 +344,12 @@ def test_a_special_token_that_is_read_again_still_counts():
     assert items(run(reader, chunks)) == [answer(f"{section}{begin}"), call_of_f]
 
 
-def test_without_ids_the_text_of_a_special_token_counts():
+def test_without_token_ids_the_text_of_a_special_token_is_a_marker():
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings(special=SPECIAL))
     assert items(run(reader, [Chunk(text="a</think>b")])) == [reasoning("a"), answer("b")]
 
 
-def test_calls_go_where_the_request_says():
+def test_a_call_becomes_an_item_of_the_declared_tool():
     body = {
         "tools": [
             {"type": "custom", "name": "patch"},
@@ -363,7 +363,7 @@ def test_calls_go_where_the_request_says():
         assert read_items[1].fields["namespace"] == "crm"
 
 
-def test_nothing_is_written_where_nothing_is_open():
+def test_writing_without_an_open_item_gives_no_deltas():
     item = ActiveItem(ParserSettings())
     item.write("a")
     item.close()
@@ -373,19 +373,19 @@ def test_nothing_is_written_where_nothing_is_open():
         item.call.set()
 
 
-def test_a_parser_is_found_by_its_names():
+def test_parser_for_returns_the_parser_of_a_format():
     assert isinstance(parser_for(Tagged("hermes", "qwen3"), REQUEST), FamilyParser)
     assert isinstance(parser_for("harmony", REQUEST), HarmonyParser)
 
 
-def test_a_family_that_nobody_knows_is_refused():
+def test_an_unknown_family_is_refused():
     with pytest.raises(ValueError, match=r"unknown tool parser 'latin': choose one of .*\bqwen3_coder, "):
         family("latin")
     with pytest.raises(ValueError, match=r"unknown reasoning parser 'dreams': choose one of .*\bqwen3, "):
         family(None, "dreams")
 
 
-def test_which_pairs_are_known():
+def test_has_family_is_true_only_for_known_names():
     assert has_family("hermes", "qwen3")
     assert has_family("hermes", None)
     assert has_family("", "qwen3")
@@ -413,13 +413,13 @@ def test_a_family_without_calls_reads_no_name() -> None:
 SHAPES = list(shapes())
 
 
-def test_there_are_at_least_as_many_shapes_as_others_found_faults_in():
+def test_there_are_at_least_455_shapes():
     assert len({shape.text for shape in SHAPES}) >= 455
 
 
 @pytest.mark.parametrize("size", [1 << 20, pytest.param(5, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("tools", "reasoning"), [("deepseek_v4", "deepseek_v4"), ("deepseek_v32", "deepseek_r1")])
-def test_every_shape_is_read_as_it_is_meant(tools, reasoning, size):
+def test_every_shape_is_read_as_its_calls(tools, reasoning, size):
     for shape in SHAPES:
         reader = FamilyParser(family(tools, reasoning), READ_AS, "between")
         read = items(run(reader, [Chunk(text=text) for text in cut(shape.text, [size])]))
@@ -427,7 +427,7 @@ def test_every_shape_is_read_as_it_is_meant(tools, reasoning, size):
         assert shape.fits(calls, " ".join(item.text for item in read if item.kind != "function_call")), shape
 
 
-# docs/library/families.md says how a family is added: the family of its example is added from the page's own text
+# docs/library/families.md explains how to add a family: these tests add its example from the text of the page
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "library" / "families.md"
@@ -451,7 +451,7 @@ def parrot(monkeypatch):
 
 
 @pytest.mark.usefixtures("parrot")
-def test_the_family_of_the_page_has_the_cases_of_every_family():
+def test_the_family_of_the_page_passes_the_cases_of_every_family():
     cases = list(derived.cases_of(NAME))
     assert len(cases) > 10
     for case in cases:
@@ -460,25 +460,25 @@ def test_the_family_of_the_page_has_the_cases_of_every_family():
             assert [(item.kind, item.text, item.fields.get("name")) for item in read] == list(case.items), case
 
 
-def test_a_family_without_a_template_says_what_is_missing():
+def test_the_error_for_a_family_without_a_template_names_the_table():
     with pytest.raises(LookupError, match=r"^'macaw' needs a template in TEMPLATES of reference_encoders.py: see 'Add a family'"):
         next(derived.cases_of("macaw"))
 
 
 @pytest.mark.usefixtures("parrot")
-def test_the_family_of_the_page_fires_its_rows():
+def test_the_family_of_the_page_fires_exactly_its_rows():
     read_as = family(NAME, "qwen3")
     rows = {(edge.source, edge.trigger) for edge in part_for(read_as, NAME).edges}
     assert {(state, trigger) for state, trigger in fired_by(NAME) if means(state, trigger)} == rows
     family.cache_clear()
 
 
-# A completed call is what the model wrote: turns that were seen, and every family's turns with their markers changed
+# A completed call is what the model wrote: observed turns, and turns of every family with one marker changed
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1, 2, 3, 7])
 @pytest.mark.parametrize("written", WRITTEN, ids=str)
-def test_the_calls_of_a_turn_have_the_arguments_that_it_means(written, size):
+def test_an_observed_turn_gives_its_calls_and_its_message(written, size):
     parser = parser_for(Tagged(written.tool_parser, written.reasoning_parser, written.starts), written.body)
     read = items(run(parser, [Chunk(text=text) for text in cut(written.text, [size])]))
     calls = [(item.fields["name"], json.loads(item.text)) for item in read if item.kind == "function_call" and item.ending]
@@ -493,23 +493,23 @@ def test_calls_of_a_later_version_of_a_family_stay_text():
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_no_completed_call_has_less_or_other_than_the_model_wrote(name):
+def test_a_changed_marker_completes_no_wrong_call(name):
     assert [changed for changed in law.turns(name, 60, 0) if changed.wrong()] == []
 
 
-def test_a_call_that_lacks_a_value_is_wrong():
+def test_the_law_reports_a_call_that_lacks_a_value():
     text = "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>"
     (wrong,) = law.Changed("qwen3_coder", "drop", text, [("f", {"s": "a", "n": 1})], ()).wrong()
     assert wrong == Item("function_call", '{"s":"a"}', {"name": "f"})
 
 
-def test_the_campaign_tells_how_many_turns_it_has_read(capsys):
+def test_the_campaign_prints_how_many_turns_it_has_read(capsys):
     assert law.main(["20", "1", "hermes", "glm45"]) == 0
     assert capsys.readouterr().out == "hermes: 20 turns, envelope\nglm45: 20 turns, keys\n"
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
-def test_what_a_chat_template_writes_comes_back(name):
+def test_twenty_turns_of_a_chat_template_come_back(name):
     assert [turn for turn in chat_templates.turns(name, 20, 0) if not turn.comes_back()] == []
 
 

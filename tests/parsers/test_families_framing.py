@@ -66,11 +66,11 @@ def test_the_states_are_of_four_kinds():
     assert set(FRAMING.states) == CHANNELS | TENTATIVE | COMMITTED | RESTING
 
 
-def test_every_state_answers_every_trigger():
+def test_every_state_has_a_row_for_every_trigger():
     assert all(set(state.rows) == set(Trigger) for state in FRAMING.states.values())
 
 
-def test_a_tentative_state_goes_on_commits_or_gives_back_what_it_holds():
+def test_a_tentative_state_continues_commits_or_gives_back_its_text():
     for name in TENTATIVE:
         for dest, effects in FRAMING.states[name].rows.values():
             gives_back = effects == (Effect.AGAIN,)
@@ -87,14 +87,14 @@ def test_a_committed_call_is_never_taken_back():
             assert bool(ending & set(effects)) is (dest.name not in COMMITTED)
 
 
-def test_a_turn_ends_outside_of_everything():
+def test_a_turn_ends_in_a_resting_state():
     for state in FRAMING.states.values():
         for end in (Trigger.FINISH, Trigger.CUT):
             dest, effects = state.rows[end]
             assert dest.name in RESTING or Effect.AGAIN in effects
 
 
-def test_what_is_read_again_is_read_in_a_state_that_does_not_read_it_again_for_ever():
+def test_no_trigger_is_read_again_forever():
     for state in FRAMING.states.values():
         for trigger in Trigger:
             seen, now = [state], state
@@ -106,16 +106,16 @@ def test_what_is_read_again_is_read_in_a_state_that_does_not_read_it_again_for_e
 
 @each("name", SYNTAXES)
 @each("calls", [True, False])
-def test_a_channel_looks_for_no_marker_that_its_rest_does_not_look_for(name: str, calls):
-    """So that text which opens an item was cut at every marker that counts there."""
+def test_a_resting_state_has_every_marker_of_its_channel(name: str, calls):
+    """So the text that opens an item is already split at every marker of its channel."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=calls)
     for rest, channel in (("thinking", "reasoning"), ("between", "content"), ("inside", "aside")):
         assert markers[channel].roles.keys() <= markers[rest].roles.keys()
 
 
 @each("name", SYNTAXES)
-def test_no_marker_is_inside_of_another_but_at_its_beginning_or_end(name: str):
-    """So that a marker that is not whole hides no other."""
+def test_no_marker_hides_in_the_middle_of_another(name: str):
+    """So an incomplete marker never hides another one."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=True)
     for state in reachable(name) - {"member"}:  # what follows a name there is no marker
         for text in markers[state].roles:
@@ -124,7 +124,7 @@ def test_no_marker_is_inside_of_another_but_at_its_beginning_or_end(name: str):
                 assert at < 0 or text[: at + len(other)] in markers[state].roles
 
 
-def test_without_calls_nothing_begins_one():
+def test_without_calls_no_marker_begins_a_call():
     for markers in markers_by_state(family("qwen3_coder", "qwen3"), FRAMING, calls=False).values():
         assert not CALLING & set(markers.roles.values())
 
@@ -134,14 +134,14 @@ def reachable(name):
     return set(part_for(family(name, "qwen3"), name).states)
 
 
-def test_every_state_can_be_reached_in_some_family():
+def test_every_state_is_reachable_in_some_family():
     assert set().union(*map(reachable, SYNTAXES)) == set(FRAMING.states)
 
 
 @pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("name", DISTINCT)
-def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):
+def test_texts_of_a_family_fire_exactly_its_rows(name: str):
     read_as = family(name, "qwen3")
     rows = {(edge.source, edge.trigger) for edge in part_for(read_as, name).edges}
     assert {(state, trigger) for state, trigger in fired_by(name) if means(state, trigger)} == rows
@@ -150,7 +150,7 @@ def test_every_row_that_a_family_has_is_fired_and_no_other(name: str):
 def test_every_row_belongs_to_a_family():
     used = {(edge.source, edge.trigger) for name in SYNTAXES for edge in part_for(family(name, "qwen3"), name).edges}
     meaning = {(state, trigger) for state in FRAMING.states for trigger in Trigger if means(state, trigger)}
-    assert used == meaning - {("rehearsed_call", Trigger.TEXT)}  # what waited is read again there, and begins with a marker
+    assert used == meaning - {("rehearsed_call", Trigger.TEXT)}  # pending text is read again there, and begins with a marker
 
 
 def test_the_pictures_show_every_state_of_the_framing():
@@ -196,14 +196,14 @@ def test_the_pictures_show_every_state_of_the_framing():
         ("value", "text", "body", ["set"], "text in state 'value' loses its text"),
     ],
 )
-def test_a_framing_whose_effects_do_not_fit_is_refused_when_it_is_declared(source, trigger, dest, effects, refusal):
+def test_a_framing_with_invalid_effects_is_refused_at_its_declaration(source, trigger, dest, effects, refusal):
     changed = [edge for edge in FRAMING.edges if (edge.source, str(edge.trigger)) != (source, trigger)]
     wrong = Edge(source, Trigger(trigger), dest, [Effect[name.upper()] for name in effects])
     with pytest.raises(DeclarationError, match=refusal):
         Framing(FRAMING.name, FRAMING.initial, [*changed, wrong], total=Trigger)
 
 
-def test_a_turn_that_may_begin_with_pending_text_is_refused():
+def test_a_framing_that_may_begin_a_turn_with_pending_text_is_refused():
     edges = [Edge("rest", trigger, "rest", [Effect.HOLD]) for trigger in Trigger]
     with pytest.raises(DeclarationError, match="state 'rest' is entered with an open item or pending text"):
         Framing("small", "rest", edges, total=Trigger)
@@ -219,7 +219,7 @@ FAMILIES = {"pythonic": PYTHON, "gemma4": GEMMA, "functiongemma": FUNCTION_GEMMA
 
 
 def read(notation, text, schema=None, size=1 << 20, stops=frozenset()):
-    """What a literal gives as JSON, with what is left of the text and why."""
+    """Return a literal as JSON, the rest of the text, and why the literal stops there."""
     reader = LiteralReader(notation, frozenset(stops), Schema(schema or {}, schema or {}))
     out, rest, stop = "", "", ""
     for start in range(0, len(text), size):
@@ -236,7 +236,7 @@ def values(keys):
 
 
 def schema_of(value):
-    """A schema that says what elements do not."""
+    """Return the schema of a value, which elements do not show."""
     match value:
         case dict():
             return {"type": "object", "properties": {key: schema_of(each) for key, each in value.items()}}
@@ -249,13 +249,13 @@ def schema_of(value):
 
 
 @each("case", CASES, ids=lambda case: case.text)
-def test_case(case):
+def test_a_literal_case_holds(case):
     assert case.holds()
 
 
 @settings(deadline=None)
 @given(st.dictionaries(KEYS, values(TEXT), max_size=3), st.integers(1, 9))
-def test_what_python_writes_is_read(members, size):
+def test_arguments_in_python_are_read(members, size):
     text = encode([WrittenItem("call", json.dumps(members), "")], "pythonic")[1:-1]
     out, rest, stop = read(PYTHON, text, size=size)
     assert (orjson.loads(out), rest, stop) == (members, "", "ended")
@@ -263,7 +263,7 @@ def test_what_python_writes_is_read(members, size):
 
 @settings(deadline=None)
 @given(st.dictionaries(KEYS, values(KEYS), max_size=3), st.integers(1, 9), st.sampled_from(["gemma4", "functiongemma"]))
-def test_what_gemma_writes_is_read(members, size, name):
+def test_arguments_in_the_notation_of_gemma_are_read(members, size, name):
     begin, _, written = encode([WrittenItem("call", json.dumps(members), "")], name).partition("{")
     assert begin.endswith("call:")
     text = "{" + written.rpartition("}")[0] + "}"
@@ -281,7 +281,7 @@ NESTED = (
 
 @settings(deadline=None)
 @given(st.dictionaries(KEYS, NESTED, max_size=3), st.integers(1, 9))
-def test_what_elements_say_is_read_with_the_types_of_the_schema(members, size):
+def test_elements_are_read_with_the_types_of_the_schema(members, size):
     written = encode([WrittenItem("call", json.dumps(members), "")], "minimax_m3")
     text = written.partition('name=""')[2].partition(f"{ELEMENTS.namespace}</invoke>")[0]
     out, rest, stop = read(ELEMENTS, text, schema_of(members), size)
@@ -291,7 +291,7 @@ def test_what_elements_say_is_read_with_the_types_of_the_schema(members, size):
 @pytest.mark.parametrize("notation", FAMILIES.values(), ids=FAMILIES)
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 5))
-def test_any_text_is_read_in_any_chunks(notation, data, size):
+def test_any_text_gives_the_same_json_in_any_chunks(notation, data, size):
     parts = [*notation.signs, *(f"{notation.namespace}<{tag}>" for tag in ("a", "/a", "item", "/item") if notation.namespace)]
     pieces = st.sampled_from(
         [*parts, STOP, "a", "r", " ", "\n", "\\", "\\n", "\\ud83d", "\\ude00", "\\x4", "\\N{DASH}", "1", "True"]
@@ -304,24 +304,24 @@ def test_any_text_is_read_in_any_chunks(notation, data, size):
         assert read(notation, opening + text, size=size, stops={STOP}) == (whole, "", "")
 
 
-def test_every_state_answers_every_part():
+def test_every_state_of_a_literal_has_a_row_for_every_part():
     assert all(state.rows.keys() == set(LiteralPart) for name, state in LITERALS.states.items() if name not in LITERALS.final)
 
 
 @pytest.mark.long
-def test_no_change_of_a_row_survives_but_those_that_nobody_could_see():
+def test_only_equivalent_mutations_of_the_literals_survive():
     survived = {str(each) for each in mutations() if each.fate() == "survived"}
     assert survived == {*chain.from_iterable(ALIKE.values())}
 
 
-def test_no_expression_is_compiled_for_the_tags_of_a_text(monkeypatch):
+def test_reading_a_tag_compiles_no_regular_expression(monkeypatch):
     element = f"{ELEMENTS.namespace}<%s>x{ELEMENTS.namespace}</%s>"
     assert read(ELEMENTS, ">" + element % ("a", "a")) == ('{"a":"x"}', "", "")
     monkeypatch.setattr(re, "compile", None)
     assert read(ELEMENTS, ">" + element % ("b", "b")) == ('{"b":"x"}', "", "")
 
 
-def test_a_string_passes_through_until_something_in_it_changes():
+def test_plain_text_in_a_string_passes_unchanged():
     reader = LiteralReader(PYTHON, frozenset({STOP}), Schema())
     assert reader.passes is None
     reader.read("(a='x", 0, final=False)
@@ -408,7 +408,7 @@ LISTED = {"type": "mcp_list_tools", "server_label": "dice", "tools": [{"name": "
 ROLL = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in (("sides", "6"), ("loud", "true"), ("other", "1")))
 
 
-def test_types_of_tools_that_a_server_has_listed_come_from_the_input():
+def test_the_types_of_listed_mcp_tools_come_from_the_input():
     body = {"tools": [{"type": "mcp", "server_label": "dice"}], "input": [LISTED, {"type": "message"}]}
     parser = parser_for(Tagged("qwen3_coder"), body)
     for name in ("dice__roll", "dice.roll", "functions.dice__roll"):
@@ -416,7 +416,7 @@ def test_types_of_tools_that_a_server_has_listed_come_from_the_input():
         assert "".join(each for each in deltas if isinstance(each, str)) == '{"sides":6,"loud":true,"other":"1"}'
 
 
-def test_a_parser_takes_the_lists_that_come_after_it_was_made():
+def test_a_parser_reads_tool_lists_after_its_creation():
     parser = parser_for(Tagged("qwen3_coder"), {"tools": [{"type": "mcp", "server_label": "dice"}], "input": "Roll!"})
     assert isinstance(parser, ListReader)
     parser.read_lists([{"type": "message"}, LISTED])
@@ -424,7 +424,7 @@ def test_a_parser_takes_the_lists_that_come_after_it_was_made():
     assert "".join(each for each in deltas if isinstance(each, str)) == '{"sides":6,"loud":true,"other":"1"}'
 
 
-def test_code_and_inputs_are_texts_in_a_family_that_reads_untyped_values_as_json():
+def test_code_and_custom_inputs_stay_text_where_untyped_values_are_json():
     body = {"tools": [{"type": "code_interpreter"}, {"type": "custom", "name": "note"}]}
     for name, key in (("python", "code"), ("note", "input")):
         parser = parser_for(Tagged("glm45"), body)
@@ -438,7 +438,7 @@ def test_a_tool_without_a_name_has_no_schema():
     assert Schemas.from_request({"tools": [*tools, {"type": "namespace", "tools": tools}]}) == Schemas()
 
 
-def test_a_schema_without_a_bottom_says_nothing():
+def test_a_schema_that_is_nested_too_deeply_has_no_types():
     deep: dict[str, object] = {"type": "integer"}
     for _ in range(100):
         deep = {"anyOf": [deep], "allOf": [{"properties": {"x": deep}}]}
@@ -502,7 +502,7 @@ def test_a_value_is_of_the_first_type_that_fits(text, types, value):
 
 
 @given(st.text(), st.sets(st.sampled_from(["null", "integer", "number", "boolean", "object", "array", "any", "string"])))
-def test_whatever_a_value_says_it_is_json(text, types):
+def test_any_value_becomes_valid_json(text, types):
     orjson.loads(convert(text, frozenset(types)))
 
 
@@ -512,11 +512,11 @@ def test_a_string_can_be_escaped_in_pieces(chunks):
     assert quote_json("".join(chunks)) == convert("".join(chunks), STRING)
 
 
-def test_half_a_character_is_replaced():
+def test_a_lone_surrogate_is_replaced():
     assert quote_json("a\ud800") == '"a\ufffd"'
 
 
-def test_types_may_have_the_names_of_python():
+def test_types_may_have_their_python_names():
     properties = {name: {"type": name} for name in ("int", "Float", "bool", "LIST", "tuple", "dict", "str", "None")}
     body = {"tools": [{"type": "function", "name": "f", "parameters": {"properties": properties}}]}
     types = ["integer", "number", "boolean", "array", "array", "object", "string", "null"]
@@ -539,21 +539,21 @@ def test_an_edge_cannot_be_moved_to_another_trigger():
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_the_framing_itself_reads_every_text_on_which_changes_are_tried():
+def test_the_unchanged_framing_passes_every_trial():
     assert [each for each in chain(pairs(), texts()) if not each.holds(FRAMING)] == []
 
 
 @pytest.mark.nightly
 @pytest.mark.long
 @pytest.mark.parametrize("state", ["keyed", "key", "member"])
-def test_no_change_of_the_framing_survives_but_those_that_nobody_could_see(state):
+def test_only_equivalent_mutations_of_the_framing_survive(state):
     survived = {str(each) for each in changes_of(state) if not each.change.startswith("on ") and fate_of(each) == "survived"}
     assert survived == {each for each in chain.from_iterable(framing_mutations.ALIKE.values()) if each.startswith(f"{state}/")}
 
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_a_text_is_found_that_shows_a_change():
+def test_a_text_that_shows_a_mutation_is_found():
     torn = change("member/text: go to torn_string")
     witness = text_that_shows(torn, 2)
     assert witness is not None
@@ -563,9 +563,9 @@ def test_a_text_is_found_that_shows_a_change():
 
 @pytest.mark.nightly
 @pytest.mark.long
-def test_no_text_is_found_that_shows_a_change_that_makes_none():
+def test_no_text_is_found_for_an_equivalent_mutation():
     assert text_that_shows(change("bare/declared: go to aside_name"), 1) is None
 
 
-def test_a_key_that_is_none_does_not_lead_back_to_keys():
+def test_a_framing_whose_invalid_key_leads_back_to_the_body_is_refused():
     assert fate_of(change("key/text: go to body")) == fate_of(change("keyed/text: go to body")) == "refused"

@@ -1,4 +1,4 @@
-"""A format names its parser, a wrong one is answered with the right one, and plain text is all answer."""
+"""A format selects its parser, the error for a wrong one suggests another, and plain text is the answer."""
 
 import pytest
 from each import each
@@ -57,7 +57,7 @@ def test_log_probabilities_wait_for_their_text():
 
 
 @pytest.mark.parametrize(("format", "kind"), [("harmony", HarmonyParser), ("vllm", ChatParser), ("text", PlainParser)])
-def test_there_is_a_parser_for_each_format(format, kind):  # noqa: A002 - the word of the recordings
+def test_each_format_has_its_parser(format, kind):  # noqa: A002 - the word of the recordings
     assert isinstance(parser_for(format, {}), kind)
 
 
@@ -78,7 +78,7 @@ FORMATS = ["chat", "harmony", "responses", "text", Tagged("hermes")]
     ],
     ids=str,
 )
-def test_a_chunk_without_what_the_parser_reads_is_refused(format, chunk):  # noqa: A002 - as above
+def test_a_chunk_without_the_field_of_the_format_is_refused(format, chunk):  # noqa: A002 - as above
     reads = {"chat": "delta", "harmony": "token_ids", "responses": "delta"}.get(format, "text")
     with pytest.raises(TypeError, match=f"^this parser reads a chunk's {reads}, but got Chunk"):
         parser_for(format, {}).feed(chunk)
@@ -86,11 +86,11 @@ def test_a_chunk_without_what_the_parser_reads_is_refused(format, chunk):  # noq
 
 @each("reason", ["tool_calls", "function_call"])
 @each("format", FORMATS, ids=str)
-def test_a_turn_ends_by_the_finish_reasons_of_chat_completions(format, reason):  # noqa: A002 - as above
+def test_the_finish_reasons_for_calls_end_a_turn_like_stop(format, reason):  # noqa: A002 - as above
     assert parser_for(format, {}).end(reason, Usage()) == parser_for(format, {}).end("stop", Usage())
 
 
-def test_a_family_parser_shows_its_state():
+def test_the_repr_of_a_family_parser_has_its_state():
     parser = parser_for(Tagged("hermes"), {})
     parser.feed(Chunk(text="Hi <tool"))
     assert repr(parser) == "<FamilyParser in 'content'>"

@@ -1,4 +1,4 @@
-"""Harmony: its framing and vocabulary, what well-formed and malformed output becomes, and what holds of every sequence of ids."""
+"""Harmony: framing, vocabulary, well-formed and malformed output, and the properties of every sequence of ids."""
 
 import sys
 
@@ -17,7 +17,7 @@ from interlock.parsers.harmony import HARMONY, Characters, HarmonyEffect, Harmon
 T, E = HarmonyTrigger, HarmonyEffect
 
 
-def test_every_state_answers_every_trigger():
+def test_every_state_has_a_row_for_each_possible_trigger():
     outside = set(HarmonyTrigger) - {HarmonyTrigger.TEXT}
     inside = set(HarmonyTrigger) - {HarmonyTrigger.WORD, HarmonyTrigger.PROSE}
     assert {name: set(state.rows) for name, state in HARMONY.states.items()} == {
@@ -73,18 +73,18 @@ def test_an_effect_without_its_header_or_item_is_refused(edge, message):
         (2**40, HarmonyTrigger.STRAY),
     ],
 )
-def test_an_id_has_a_meaning(token: int, meaning: object):
+def test_an_id_is_read_as_text_or_bytes_or_a_trigger(token: int, meaning: object):
     assert vocabulary().read(token) == meaning
     assert vocabulary().read(token) == meaning
 
 
-def test_ids_without_a_meaning_are_not_remembered():
+def test_unknown_ids_are_not_cached():
     before = len(vocabulary()._cache)
     vocabulary().read(12_345_678)
     assert len(vocabulary()._cache) == before
 
 
-def test_there_is_one_vocabulary():
+def test_the_vocabulary_is_loaded_once():
     assert vocabulary() is vocabulary()
 
 
@@ -152,7 +152,7 @@ def test_a_chunk_of_text_is_one_plain_delta():
     assert parser.feed(Chunk(tokens("<|return|>"))) == [Close()]
 
 
-def test_a_custom_tool_gets_its_input_out_of_json():
+def test_the_input_of_a_custom_tool_may_be_wrapped_in_json():
     routing = Routing.from_request({"tools": [{"type": "custom", "name": "patch"}]})
     for written in ('{"input": "a\\nb"}', "a\nb"):
         ids = tokens(f"<|channel|>commentary to=functions.patch<|message|>{written}<|call|>")
@@ -236,7 +236,7 @@ def test_the_tokens_of_a_message_rebuild_its_text(size: int):
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_the_tokens_of_a_broken_header_that_are_text_are_given_too(size: int):
+def test_text_recovered_from_a_broken_header_keeps_its_tokens(size: int):
     deltas = scored(tokens("<|channel|>final It is sunny.<|return|>"), size)
     entries = joined_entries(deltas)
     assert items(deltas)[0].text == "It is sunny."
@@ -256,7 +256,7 @@ FINAL = "<|channel|>final<|message|>"
 
 
 def stopped(written, size=1, reason="stop", request=STOP):
-    """The items of a turn that the engine ends, whose tokens go on to the end of its stop string and perhaps beyond."""
+    """Return the items of a turn that the engine ends at a stop string, or behind it."""
     ids = tokens(written)
     chunks = [Chunk(ids[at : at + size]) for at in range(0, len(ids), size)]
     return items(run(HarmonyParser.from_request(request), chunks, reason))
@@ -296,7 +296,7 @@ def test_a_stop_string_in_the_middle_of_the_output_is_text():
 @pytest.mark.parametrize(
     "request_body", [{}, {"stop": []}, {"stop": [""]}, {**STOP, "include_stop_str_in_output": True}, {"stop": 5}]
 )
-def test_without_stop_strings_the_text_is_whole(request_body):
+def test_without_stop_strings_no_text_waits(request_body):
     parser = HarmonyParser.from_request(request_body)
     parser.feed(Chunk(tokens(FINAL)))
     assert parser.feed(Chunk(tokens("STOP"))) == ["STOP"]
@@ -326,7 +326,7 @@ def test_text_without_tokens_is_refused_at_the_beginning_of_a_turn():
         parser.feed(Chunk(text="Hi"))
 
 
-# What parsers count when they read malformed output anyway
+# Parsers count their repairs of malformed output
 
 
 def counted(parser, *chunks):
@@ -346,7 +346,7 @@ def counted(parser, *chunks):
         ('<tool_call>{"name": "f", "arguments": {"a": [1,],}}</tool_call>', ["trailing_comma"]),
     ],
 )
-def test_a_family_counts_by_its_name(text, kinds) -> None:
+def test_a_family_counts_its_repairs_by_kind(text, kinds) -> None:
     recoveries = counted(parser_for(Tagged("hermes"), {"tools": [{"type": "function", "name": "f"}]}), Chunk(text=text))
     assert [kind for _, kind in recoveries] == kinds
 

@@ -1,4 +1,4 @@
-"""What the writers make of the text of an item, and which tokens a text came from."""
+"""The writers of items: which tokens spell a text, and how an input is decoded."""
 
 import json
 
@@ -51,7 +51,7 @@ def test_a_token_that_two_texts_share_is_divided_between_them():
     assert alignment.find("\n") == ("\n", [part(BARE, "\n")])
 
 
-def test_a_text_that_begins_inside_of_a_token_has_the_part_of_it():
+def test_a_text_that_begins_inside_a_token_has_a_part_of_it():
     alignment = aligned(BARE, LE)
     assert alignment.find("\nle") == ("\nle", [part(BARE, "\n"), LE])
 
@@ -123,11 +123,11 @@ def test_an_input_is_decoded(written: str, text: str, size: int):
     assert decode(written, size) == text
 
 
-def test_the_string_can_have_another_name():
+def test_the_input_may_have_another_key():
     assert decode('{"code": "1"}', 1, "code") == "1"
 
 
-def test_an_object_waits_for_its_end_and_other_text_does_not():
+def test_only_a_json_object_waits_for_its_end():
     assert InputDecoder().feed('{"reason": "x"') == ""
     assert InputDecoder().feed("{ return 1 }") == "{ return 1 }"
 

@@ -1,4 +1,4 @@
-"""Checkpoints that say how they write: their `response_template` becomes a family, or a reason why it cannot."""
+"""The `response_template` of a checkpoint becomes a family, or an error with the reason."""
 
 import pytest
 from each import each
@@ -85,18 +85,18 @@ def compiled(fields, *, tools=True):
 
 
 @pytest.mark.parametrize(("fields", "text", "expected"), TURNS)
-def test_a_template_is_read_as_it_says(fields, text, expected):
+def test_a_compiled_template_reads_its_turns(fields, text, expected):
     for size in (1, 3, 1000):
         reader = FamilyParser(compiled(fields), ParserSettings.from_request(REQUEST), "between")
         assert items(run(reader, [Chunk(text=chunk) for chunk in cut(text, (size,))])) == expected
 
 
-def test_reasoning_that_the_prompt_begins_is_where_a_turn_starts():
+def test_a_turn_starts_inside_reasoning_that_the_prompt_begins():
     assert compiled(CODER).starts == "thinking"
     assert compiled(GEMMA).starts == "between"
 
 
-def test_what_no_parser_is_named_for_stays_in_the_text():
+def test_only_the_requested_parsers_are_compiled():
     read_as = compile_template({"fields": GEMMA}, tools=False, reasoning=True)
     assert read_as.style is None
     assert compile_template({"fields": GEMMA}, tools=True, reasoning=False).reasoning is None
@@ -128,6 +128,6 @@ def changed(fields, **changes):
         (changed(CODER, content_args={"tag_pattern": r"(?P<key>\w+)=(?P<value>.*)"}), "a name, a key or a value has no end"),
     ],
 )
-def test_what_cannot_be_compiled_is_refused_with_the_reason(fields, reason):
+def test_an_unsupported_template_is_refused_with_the_reason(fields, reason):
     with pytest.raises(ValueError, match=reason.replace("{", r"\{").replace("(", r"\(") if "\\" not in reason else reason):
         compiled(fields)

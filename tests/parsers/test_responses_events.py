@@ -1,4 +1,4 @@
-"""Streams of other Responses services are written again: legally, and without losing text."""
+"""Streams of other Responses services are rewritten as legal ones, and keep their text."""
 
 import json
 import os
@@ -35,7 +35,7 @@ LOGPROB = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": [
 
 
 def written(bodies, reason=None, request=REQUEST):
-    """Write a stream again, and return the bodies of its events."""
+    """Rewrite a stream, and return the bodies of its events."""
     parser = parser_for("responses", request)
     driver = ResponseDriver(response_settings(request), writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7)
     events = driver.feed([Start()])
@@ -66,7 +66,7 @@ def _short(item):
 
 
 def streams(path):
-    """The bodies of each of the streams that a file holds."""
+    """Return the bodies of each stream in a file."""
     bodies = []
     for line in path.read_text().splitlines():
         if line.startswith("data: {"):
@@ -128,7 +128,7 @@ class Seeded(random.Random):
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 10))
-def test_a_changed_stream_is_legal_again_and_keeps_its_texts(seed):
+def test_a_mutated_stream_is_rewritten_legally_with_its_texts(seed):
     chance = Seeded(seed)
     corpus = [bodies for path in FILES for bodies in streams(path)]
     for _ in range(MUTANTS // 10):
@@ -145,7 +145,7 @@ def test_a_changed_stream_is_legal_again_and_keeps_its_texts(seed):
             assert delta.strip() in text or not str(name).endswith(".delta"), (what, body)
 
 
-# What services do wrong, one by one.
+# Deviations of services, one by one.
 
 
 def event(name, item_id=None, index=None, **fields):
@@ -227,7 +227,7 @@ def call(arguments="", item_id="fc_1", status="completed", **fields):
         ([{"type": "message"}, added({"type": "unknown"}), added(None), {"type": []}, event("output_text.delta", delta=3)], []),
     ],
 )  # fmt: skip
-def test_a_message_needs_only_its_text(bodies, expected):
+def test_a_message_is_rebuilt_from_any_events_with_its_text(bodies, expected):
     assert summary(bodies) == ["completed", *expected]
 
 
@@ -298,7 +298,7 @@ def test_encrypted_content_is_passed_on_if_the_request_includes_it():
         ),
     ],
 )  # fmt: skip
-def test_calls_are_complete(bodies, expected):
+def test_calls_keep_their_arguments(bodies, expected):
     assert summary(bodies) == ["completed", *expected]
 
 
@@ -312,7 +312,7 @@ def test_calls_are_complete(bodies, expected):
     ],
 )
 def test_a_function_that_the_service_loads_keeps_its_name(tools, name):
-    """OpenAI's service gives each its own name as its namespace."""
+    """OpenAI's service repeats the name of such a function as its namespace."""
     item = call("{}", name="get_weather", namespace="get_weather")
     (shown,) = response([done(item)], request={**REQUEST, "tools": tools})["output"]
     assert (shown["name"], shown["arguments"]) == (name, "{}")
@@ -351,25 +351,25 @@ def test_an_item_without_content_is_not_overtaken_by_the_next_one(ends, expected
         ('{"path": "/tm', "failed"),
     ],
 )
-def test_a_whole_call_that_contradicts_its_deltas_is_a_fault(whole, status):
+def test_a_call_fails_the_response_only_if_it_contradicts_its_deltas(whole, status):
     assert summary([added(call()), arguments('{"path": "/tmp/x"}'), done(call(whole))])[0] == status
     custom = {**CUSTOM, "input": whole}
     begun = [added({**CUSTOM, "input": ""}), event("custom_tool_call_input.delta", "ctc_1", 0, delta='{"path": "/tmp/x"}')]
     assert summary([*begun, done(custom)])[0] == status
 
 
-def test_a_call_that_the_service_cut_may_have_less_than_its_deltas():
+def test_an_incomplete_call_may_be_shorter_than_its_deltas():
     cut = {**call('{"path": "/t'), "status": "incomplete"}
     assert summary([added(call()), arguments('{"path": "/tmp'), done(cut)])[0] == "incomplete"
 
 
-def test_calls_of_functions_that_stand_for_tools_become_items_of_the_tools():
+def test_a_function_call_named_after_a_tool_becomes_an_item_of_the_tool():
     final = response([done(call("{}", name="wiki__search")), done(call("{}", item_id="fc_2", name="f", namespace="crm"), 1)])
     assert [item["type"] for item in final["output"]] == ["mcp_call", "function_call"]
     assert (final["output"][0]["name"], final["output"][1]["namespace"]) == ("search", "crm")
 
 
-def test_ids_of_calls_get_their_prefix_and_outputs_still_name_them():
+def test_call_ids_get_their_prefix_in_calls_and_in_outputs():
     shell = {"type": "shell_call", "id": "s", "call_id": "1", "action": {"commands": ["ls", "pwd"]}}
     outcome = {"type": "exit", "exit_code": 0}
     output = {
@@ -388,7 +388,7 @@ SEARCH = {"type": "web_search_call", "id": "ws_1"}
 ACTION = {"type": "search", "query": "rain", "sources": None, "x": 1}
 
 
-def test_tools_that_the_service_runs_start_and_end_when_it_says_so():
+def test_hosted_tools_start_and_end_with_the_events_of_the_service():
     names = [
         event["type"].removeprefix("response.")
         for event in written(
@@ -410,7 +410,7 @@ def test_tools_that_the_service_runs_start_and_end_when_it_says_so():
     ]
 
 
-def test_a_result_has_the_fields_of_the_api_alone():
+def test_fields_that_the_api_lacks_are_dropped():
     (item,) = response([done({**SEARCH, "action": ACTION, "x": 1})])["output"]
     assert item == {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}}
 
@@ -435,30 +435,30 @@ def test_partial_images_are_passed_on():
         ({"status": "failed"}, "The service ended the response before the call."),
     ],
 )
-def test_a_tool_that_failed_at_the_service_fails(item, reason):
+def test_a_tool_that_failed_at_the_service_fails_with_a_reason(item, reason):
     call_item = {"type": "mcp_call", "server_label": "wiki", "name": "f", "arguments": "{}", **item}
     (result,) = response([done(call_item), ended(call_item)])["output"]
     assert (result["status"], result["error"]["content"][0]["text"]) == ("failed", reason)
 
 
-def test_a_list_of_tools_that_failed_at_the_service_fails():
+def test_a_failed_list_of_tools_keeps_its_error():
     (result,) = response([done({"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [], "error": "no"})])[
         "output"
     ]
     assert (result["tools"], result["error"]) == ([], "no")
 
 
-def test_code_that_failed_shows_what_it_printed():
+def test_failed_code_keeps_its_printed_output():
     item = {"type": "code_interpreter_call", "status": "failed", "code": "1/0", "outputs": [{"type": "logs", "logs": "no"}]}
     (result,) = response([done(item)])["output"]
     assert (result["status"], result["outputs"]) == ("failed", [{"type": "logs", "logs": "no"}])
 
 
-def test_a_tool_that_the_service_does_not_end_fails():
+def test_a_hosted_tool_without_an_end_fails():
     assert summary([added(SEARCH), text("a", index=1), ended()]) == ["completed", "web_search_call  failed", "message a"]
 
 
-def test_annotations_come_with_their_events_or_at_the_end_and_only_once():
+def test_each_annotation_is_written_once():
     part = {"type": "output_text", "text": "Hi", "annotations": [CITATION, {**CITATION, "title": "F", "x": 1}, {"type": "x"}]}
     annotation = event("output_text.annotation.added", "msg_1", 0, content_index=0, annotation=CITATION)
     bodies = [annotation, text("Hi"), annotation, done(message(part)), ended(message(part))]
@@ -470,7 +470,7 @@ def test_annotations_come_with_their_events_or_at_the_end_and_only_once():
     ("logprobs", "expected"),
     [([LOGPROB], [LOGPROB]), ([{**LOGPROB, "x": 1, "bytes": None}], [{"token": "Hi", "logprob": -0.5, "top_logprobs": []}])],
 )
-def test_log_probabilities_are_those_of_the_text(logprobs, expected):
+def test_log_probabilities_are_kept_if_the_request_includes_them(logprobs, expected):
     for bodies in (
         [text("H", logprobs=logprobs), text("i")],
         [done(message({"type": "output_text", "text": "Hi", "logprobs": logprobs}))],
@@ -481,7 +481,7 @@ def test_log_probabilities_are_those_of_the_text(logprobs, expected):
     assert item["content"][0]["logprobs"] == []
 
 
-def test_log_probabilities_that_are_wrong_are_left_out():
+def test_invalid_log_probabilities_are_left_out():
     bodies = [text("Hi", logprobs=[{"token": 1}]), text(" yo", logprobs=[{**LOGPROB, "bytes": [121, 111, 111]}])]
     (item,) = response(bodies)["output"]
     assert [(part["text"], part["logprobs"]) for part in item["content"]] == [("Hi yo", [])]
@@ -538,7 +538,7 @@ def test_incomplete_items_and_responses_stay_incomplete(bodies, expected):
     assert summary(bodies) == expected
 
 
-def test_the_reason_for_an_end_is_kept():
+def test_the_reason_for_an_incomplete_response_is_kept():
     final = response([text("a"), ended(status="incomplete", incomplete_details={"reason": "content_filter"})])
     assert final["incomplete_details"] == {"reason": "content_filter"}
 
@@ -556,7 +556,7 @@ def test_the_reason_for_an_end_is_kept():
         ),
     ],
 )
-def test_a_failure_keeps_the_text_so_far(fault, error):
+def test_a_failed_response_keeps_its_items(fault, error):
     final = response([added(call()), arguments("{"), text("a", index=1), fault])
     assert (final["status"], final["error"]) == ("failed", error)
     assert final["output"][0]["type"] == "function_call"
@@ -575,7 +575,7 @@ def test_a_parser_reads_one_turn_after_another():
         assert [type(delta).__name__ for delta in deltas] == ["Open", "str", "Close", "EndTurn"]
 
 
-def test_a_text_delta_ends_no_turn():
+def test_a_text_delta_has_no_finish_reason():
     assert finish_reason(text("a")) is None
 
 

@@ -1,4 +1,4 @@
-"""Which item a call becomes by its recipient, and what its arguments become."""
+"""The recipient of a call selects its kind of item, and its arguments become the fields of the item."""
 
 import json
 
@@ -88,11 +88,11 @@ def test_a_recipient_has_a_route(recipient: str, route: Route | None):
         "container.exec": mcp("container", "exec"),
     }.items(),
 )
-def test_an_unknown_name_is_a_function_where_there_are_only_functions(name: str, route: Route):
+def test_a_function_name_has_a_route(name: str, route: Route):
     assert ROUTING.function(name) == route
 
 
-def test_a_function_that_stands_for_a_servers_tool_becomes_a_call_of_it():
+def test_a_function_named_after_a_server_and_its_tool_becomes_an_mcp_call():
     routing = Routing.from_request({"tools": [{"type": "mcp", "server_label": label} for label in ("rail", "rail__sea")]})
     for name, route in {"rail__trains": mcp("rail", "trains"), "rail__sea__ships": mcp("rail__sea", "ships")}.items():
         for recipient in (name, f"functions.{name}"):
@@ -105,7 +105,7 @@ def test_a_bare_name_belongs_to_the_only_server():
     assert routing.recipient("anything") == mcp("files", "anything")
 
 
-def test_a_function_named_python_is_a_function_if_no_interpreter_is_declared():
+def test_the_recipient_python_is_a_function_unless_an_interpreter_is_declared():
     tools = [{"type": "function", "name": "python"}]
     assert Routing.from_request({"tools": tools}).recipient("python") == function("python")
     hosted = Routing.from_request({"tools": [*tools, {"type": "code_interpreter"}]})
@@ -125,7 +125,7 @@ def test_tools_of_a_wrong_shape_declare_nothing(tools: object):
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "web_search_2025_08_26"])
-def test_a_search_is_the_item_of_the_tool_that_the_request_declares(kind: str):
+def test_a_web_search_becomes_a_hosted_call_only_if_its_tool_is_declared(kind: str):
     search = Route("web_search_call", payload="browser", function="search")
     assert Routing.from_request({"tools": [{"type": kind}]}).function("web_search") == search
     assert Routing.from_request({"tools": []}).function("web_search") == Route("function_call", {"name": "web_search"})
@@ -133,7 +133,7 @@ def test_a_search_is_the_item_of_the_tool_that_the_request_declares(kind: str):
     assert Routing.from_request({"tools": [{"type": kind}, own]}).function("web_search").kind == "function_call"
 
 
-# Calls of the tools that a client runs become items of their own, in every format that knows functions alone
+# Calls of tools that the client runs become items of their own kinds, also in formats that know only functions
 
 
 ID = {"call_id": "call_1"}
@@ -194,7 +194,7 @@ def writer(kind):
 
 
 @pytest.mark.parametrize(("kind", "arguments", "wanted"), READ)
-def test_arguments_become_the_item(kind, arguments, wanted):
+def test_the_arguments_of_a_client_tool_become_its_item(kind, arguments, wanted):
     written, text = writer(kind), json.dumps(arguments)
     assert [*written.open(), *written.write(text[:5]), *written.write(text[5:]), *written.close()] == wanted
 
@@ -211,7 +211,7 @@ def test_a_truncated_call_becomes_a_function_call():
     assert [*written.write('{"comm'), *written.leave()] == [Open("function_call", {"name": "shell", **ID}), '{"comm']
 
 
-def test_the_arguments_of_any_other_kind_are_fields_of_its_item():
+def test_the_arguments_of_a_file_search_become_fields_of_its_item():
     def written(arguments):
         writer = writer_for(Route("file_search_call", {"name": "file_search"}, "fields"))
         return [*writer.write(arguments), *writer.close()]
@@ -223,12 +223,12 @@ def test_the_arguments_of_any_other_kind_are_fields_of_its_item():
 
 
 @pytest.mark.parametrize("kind", CLIENT_TOOLS)
-def test_functions_of_these_names_are_functions_unless_the_tool_is_declared(kind):
+def test_the_name_of_an_undeclared_client_tool_is_a_function(kind):
     declared = Routing.from_request({"tools": [{"type": "function", "name": kind}]})
     assert [routing.function(kind).kind for routing in (Routing(), declared)] == ["function_call", "function_call"]
 
 
-def test_a_shell_is_called_in_the_text_of_a_family():
+def test_a_family_call_of_a_local_shell_becomes_its_item():
     request = {"model": "m", "input": "Hi", "tools": [{"type": "local_shell"}]}
     text = (
         '<tool_call>\n<function=local_shell>\n<parameter=command>\n["ls"]\n</parameter>\n<parameter=timeout_ms>\n50\n</parameter>\n'
@@ -258,7 +258,7 @@ def browsed(function, arguments):
         ("find", '{"pattern": "sun", "cursor": 2}', {"type": "find_in_page", "pattern": "sun", "url": "cursor:2"}),
     ],
 )
-def test_arguments_become_an_action(function: str, arguments: str, action: dict[str, str]):
+def test_the_arguments_of_a_browser_call_become_its_action(function: str, arguments: str, action: dict[str, str]):
     assert browsed(function, arguments) == [Open("web_search_call", {"action": action}, arguments), Close()]
 
 
@@ -274,6 +274,6 @@ def test_arguments_become_an_action(function: str, arguments: str, action: dict[
         ("", "{}", "the browser has no function ''"),
     ],
 )
-def test_invalid_arguments_become_the_query(function: str, arguments: str, fault: str):
+def test_invalid_browser_arguments_become_the_query(function: str, arguments: str, fault: str):
     action = {"type": "search", "query": arguments}
     assert browsed(function, arguments) == [Open("web_search_call", {"action": action}, arguments), Reject(fault)]
