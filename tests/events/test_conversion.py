@@ -25,13 +25,13 @@ EVENTS = [pytest.param(body, id=f"{name}-{n}") for name, bodies in LEGAL.items()
 
 
 @each("body", EVENTS)
-def test_every_legal_event_is_a_model_of_the_installed_package_and_has_no_stray_field(body):
+def test_a_legal_event_converts_to_a_model_without_stray_fields(body):
     assert to_openai(body).type == body["type"]
     assert stray_fields(body) == []
 
 
 @each("body", EVENTS)
-def test_the_other_dialect_gives_the_same_model(body):
+def test_an_event_of_open_responses_converts_to_the_same_model(body):
     model, other = to_openai(body), to_openai(OPEN_RESPONSES.convert(body))
     if "response" in body:  # which the other dialect gives more fields
         assert other.response.output == model.response.output
@@ -44,18 +44,18 @@ def test_the_model_has_the_values_of_the_event():
     assert to_openai(delta) == ResponseTextDeltaEvent(**delta)
 
 
-def test_the_models_are_those_of_the_union():
+def test_event_models_has_every_member_of_the_union():
     assert EVENT_MODELS["response.output_text.delta"] is ResponseTextDeltaEvent
     assert len(EVENT_MODELS) >= 53
 
 
-def test_an_unknown_event_is_named():
+def test_the_error_for_an_unknown_event_names_it():
     with pytest.raises(UnknownEventError, match=r"no event 'response\.poem'"):
         to_openai({"type": "response.poem"})
 
 
 @pytest.mark.parametrize("value", ["0", None, 0.5, [0]])
-def test_values_are_not_converted_to_make_them_fit(value):
+def test_values_of_another_type_are_not_coerced(value):
     with pytest.raises(ValidationError):
         to_openai({**LEGAL["message"][4], "content_index": value})
 
@@ -86,12 +86,12 @@ def test_a_response_converts_to_the_sdk_model():
     assert (model.status, model.output_text, model.usage.total_tokens) == ("completed", "hi", 18)
 
 
-def test_a_wrong_response_is_refused():
+def test_an_invalid_response_is_refused():
     with pytest.raises(ValidationError):
         response_to_openai({"id": "resp_1"})
 
 
-def test_the_error_of_an_mcp_call_is_a_text_for_a_release_that_wants_one():
+def test_the_error_of_an_mcp_call_is_text_for_old_sdk_releases():
     item = {"type": "mcp_call", "error": {"type": "x", "content": [{"type": "text", "text": "a"}, {}, {"text": "b"}]}}
     assert OLD.adapt({"item": item}) == {"item": {"type": "mcp_call", "error": "a\nb"}}
     assert NEW.adapt({"item": item}) == {"item": item}
@@ -101,12 +101,12 @@ def test_the_error_of_an_mcp_call_is_a_text_for_a_release_that_wants_one():
     ("error", "text"),
     [({"type": "mcp_protocol_error", "message": "no"}, "no"), ({"type": "é"}, '{"type": "é"}'), (None, None), ("t", "t")],
 )
-def test_other_errors_of_an_mcp_call_are_a_text_too(error, text):
+def test_an_mcp_error_without_content_is_text_for_old_sdk_releases(error, text):
     item = {"type": "mcp_call", "error": error}
     assert OLD.adapt({"item": item}) == {"item": {"type": "mcp_call", "error": text}}
 
 
-def test_an_incomplete_web_search_is_failed_for_old_sdk_releases():
+def test_an_incomplete_web_search_has_the_status_failed_for_old_sdk_releases():
     item = {"type": "web_search_call", "status": "incomplete"}
     final = {"object": "response", "output": [item]}
     assert OLD.adapt({"response": final})["response"]["output"] == [{**item, "status": "failed"}]
@@ -129,7 +129,7 @@ def test_converting_does_not_change_the_argument():
     assert item == {"type": "web_search_call", "status": "incomplete"}
 
 
-def test_importing_without_the_sdk_says_what_to_install(monkeypatch):
+def test_the_import_error_without_the_sdk_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs the OpenAI SDK: pip install openai$"):
         runpy.run_path(conversion.__file__)

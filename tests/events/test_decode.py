@@ -1,4 +1,4 @@
-"""What is read of a stream: frames, fields, comments and bytes in any pieces."""
+"""The decoder of server-sent events, JSON for any text, and the writers of events."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def decoded(*pieces, **options):
     return messages + decoder.end()
 
 
-def understood(data):
+def naively_decoded(data):
     """Read a whole stream naively, and return the event, data and id of each message."""
     text = data.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
     messages, event, lines, last_id = [], "", [], ""
@@ -55,7 +55,7 @@ STREAMS = st.lists(PIECES, max_size=40).map(b"".join)
 
 @given(STREAMS)
 def test_the_decoder_agrees_with_a_naive_reader(data):
-    assert [(m.event, m.data, m.last_event_id) for m in decoded(data) if m.complete] == understood(data)
+    assert [(m.event, m.data, m.last_event_id) for m in decoded(data) if m.complete] == naively_decoded(data)
 
 
 @given(STREAMS, st.data())
@@ -71,12 +71,12 @@ def test_a_stream_decodes_the_same_byte_by_byte(data):
 
 
 @given(st.binary(max_size=200), st.integers(1, 20))
-def test_no_bytes_make_the_decoder_raise(data, limit):
+def test_the_decoder_accepts_any_bytes_and_limits_the_data(data, limit):
     for message in decoded(data, limit=limit):
         assert len(message.data) <= limit
 
 
-def test_every_written_frame_has_an_event_line_and_one_data_line():
+def test_a_message_lists_its_fields():
     (message,) = decoded(b'event: response.created\ndata: {"a": 1}\n\n')
     assert message == SseMessage("response.created", '{"a": 1}', fields=("event", "data"))
     assert message.fields == ("event", "data")
@@ -94,24 +94,24 @@ def test_data_lines_are_joined_and_counted():
     assert message.fields.count("data") == 3
 
 
-def test_ids_comments_and_unknown_fields_are_noted():
+def test_a_message_lists_comments_and_unknown_fields_and_has_its_id():
     one, other = decoded(b":hi\nid: 7\nfoo: x\ndata: a\n\ndata: b\n\n")
     assert one == SseMessage("message", "a", "7", ("", "id", "foo", "data"))
     assert "id" in one.fields
     assert other == SseMessage("message", "b", "7", ("data",))
 
 
-def test_an_id_with_a_nul_is_not_accepted():
+def test_an_id_with_a_null_character_is_ignored():
     assert decoded(b"id: 1\0\ndata: a\n\n")[0].last_event_id == ""
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\r"])
-def test_carriage_returns_end_lines_and_are_noted(end):
+def test_carriage_returns_end_lines_and_set_had_cr(end):
     (message,) = decoded(end.join([b"event: e", b"data: a", b"", b""]))
     assert message == SseMessage("e", "a", had_cr=True)
 
 
-def test_a_line_feed_after_a_chunk_ending_in_cr_is_not_another_line():
+def test_a_line_feed_after_a_chunk_that_ends_in_cr_ends_no_other_line():
     assert decoded(b"data: a\r", b"\n\r", b"\ndata: b\n\n") == [
         SseMessage("message", "a", fields=("data",), had_cr=True),
         SseMessage("message", "b", fields=("data",)),
@@ -125,12 +125,12 @@ def test_only_a_leading_byte_order_mark_is_skipped():
     assert decoded(b"\n\xef\xbb\xbfdata: a\n\n") == []
 
 
-def test_invalid_utf8_is_replaced_and_reported():
+def test_invalid_utf8_is_replaced_and_sets_invalid_utf8():
     assert decoded(b"data: a\xffb\n\n") == [SseMessage("message", "a\ufffdb", fields=("data",), invalid_utf8=True)]
     assert decoded(b"data: a\n\nevent: e\ndata: \xff\n\n")[1] == SseMessage("e", "\ufffd", invalid_utf8=True)
 
 
-def test_a_character_may_be_split():
+def test_a_character_may_be_split_between_chunks():
     assert decoded(b"data: \xe2\x82", b"\xac\n\n") == [SseMessage("message", "€", fields=("data",))]
 
 
@@ -141,7 +141,7 @@ def test_an_event_without_data_is_counted_but_not_returned():
     assert decoder.without_data == 1
 
 
-def test_the_end_inside_a_message_is_visible():
+def test_a_message_without_its_end_is_incomplete():
     assert decoded(b"event: e\ndata: a\nda") == [SseMessage("e", "a", fields=("event", "data", "da"), complete=False)]
     assert decoded(b"event: e\n") == [SseMessage("e", "", fields=("event",), complete=False)]
 
@@ -172,7 +172,7 @@ def test_empty_lines_between_messages_are_skipped_in_one_step_and_counted(monkey
     assert (message, message.line, ended) == (SseMessage("b", "2"), 14, [])
 
 
-# Any text can be written: JSON that never fails
+# Any value is written as valid JSON
 
 
 TEXT = st.text(st.characters())
@@ -224,7 +224,7 @@ def test_every_written_value_can_be_read(value):
         ({"\ud800": None, "t": True}, '{"\ufffd":null,"t":true}'.encode()),
     ],
 )
-def test_values_that_json_cannot_hold_are_written_legally(value, data):
+def test_values_that_json_lacks_are_written_as_valid_json(value, data):
     assert dumps(value) == data
 
 
@@ -238,7 +238,7 @@ def test_as_json_returns_what_dumps_writes(value):
     assert as_json(value) == cleaned(value)
 
 
-def test_a_struct_is_written_by_its_type():
+def test_as_json_writes_a_struct_with_its_type():
     assert as_json(OutputText(text="a\ud800")) == {"type": "output_text", "text": "a\ufffd", "annotations": [], "logprobs": []}
 
 
@@ -268,7 +268,7 @@ def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
 @each(
     ("text", "written"), [("a", "a"), ('"\n\r\\', '"\n\r\\'), ("%d %b", "%d %b"), ("é\u2028", "é\u2028"), ("a\ud800", "a\ufffd")]
 )
-def test_any_text_is_one_line_of_data(writer, text, written):
+def test_any_text_is_written_as_one_data_line(writer, text, written):
     frame = writer.write(TextDelta("msg_1", 0, 0, text, sequence_number=4))
     assert frame.count(b"\n") == 3
     assert data_of(frame) == {
@@ -282,7 +282,7 @@ def test_any_text_is_one_line_of_data(writer, text, written):
     }
 
 
-def test_the_other_dialect_has_another_name_for_reasoning():
+def test_open_responses_frames_have_its_name_for_reasoning():
     assert SseWriter(OPEN_RESPONSES).write(ReasoningDelta("rs_1", 0, 0, "é", sequence_number=1)) == (
         b"event: response.reasoning.delta\n"
         b'data: {"type":"response.reasoning.delta","item_id":"rs_1","output_index":0,"content_index":0,'
@@ -290,7 +290,7 @@ def test_the_other_dialect_has_another_name_for_reasoning():
     )
 
 
-def test_the_other_dialect_nests_the_fields_of_an_error():
+def test_open_responses_frames_nest_the_fields_of_an_error():
     error = ErrorEvent(code="server_error", message="It broke.", sequence_number=2)
     assert data_of(SseWriter(OPEN_RESPONSES).write(error)) == {
         "type": "error",
@@ -312,7 +312,7 @@ def test_a_repeated_event_equals_a_written_one(writer, event, text):
     assert event.sequence_number == 0
 
 
-def test_a_writer_of_objects_returns_the_event():
+def test_the_event_writer_returns_the_event():
     event = PartAdded("rs_1", 0, 0, ReasoningText(text=""), sequence_number=3)
     assert EventWriter().write(event) is event
     assert as_json(event) == {
@@ -325,5 +325,5 @@ def test_a_writer_of_objects_returns_the_event():
     }
 
 
-def test_the_stream_has_its_media_type_and_its_end():
+def test_the_media_type_and_the_end_marker_are_constants():
     assert (CONTENT_TYPE, DONE_FRAME) == ("text/event-stream", b"data: [DONE]\n\n")

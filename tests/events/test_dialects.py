@@ -24,7 +24,7 @@ def test_converting_to_open_responses_and_back_keeps_the_events(name):
 
 
 @pytest.mark.parametrize("end", ["delta", "done"])
-def test_reasoning_text_has_another_name(end):
+def test_reasoning_text_events_are_renamed_in_open_responses(end):
     body = {"type": f"response.reasoning_text.{end}", "item_id": "rs_1"}
     assert OPEN_RESPONSES.convert(body) == {"type": f"response.reasoning.{end}", "item_id": "rs_1"}
     assert from_open_responses(OPEN_RESPONSES.convert(body)) == body
@@ -36,7 +36,7 @@ def test_other_events_keep_their_names():
     assert OPENAI.event_name("response.reasoning_text.delta") == "response.reasoning_text.delta"
 
 
-def test_the_fields_of_an_error_are_nested():
+def test_open_responses_nests_the_fields_of_an_error():
     nested = {"type": "server_error", "code": None, "message": "it broke", "param": None}
     assert OPEN_RESPONSES.convert(ERROR) == {"type": "error", "sequence_number": 3, "error": nested}
     assert from_open_responses(OPEN_RESPONSES.convert(ERROR)) == ERROR
@@ -48,7 +48,7 @@ def test_an_event_in_openais_dialect_is_returned_unchanged():
     assert from_open_responses(LEGAL["reasoning"][4]) == LEGAL["reasoning"][4]
 
 
-def test_nulls_that_are_refused_are_left_out():
+def test_nulls_that_open_responses_refuses_are_left_out():
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": None}
     assert OPEN_RESPONSES.convert({"type": "response.output_item.added", "item": item}) == {
         "type": "response.output_item.added",
@@ -61,12 +61,12 @@ def test_nulls_that_are_refused_are_left_out():
     }
 
 
-def test_nulls_that_are_allowed_are_kept():
+def test_nulls_that_open_responses_allows_are_kept():
     item = {"type": "code_interpreter_call", "outputs": None}
     assert OPEN_RESPONSES.convert({"type": "x", "item": item}) == {"type": "x", "item": item}
 
 
-def test_a_response_has_what_the_specification_requires():
+def test_a_response_has_every_field_that_open_responses_requires():
     tool = {"type": "function", "name": "f"}
     body = response("queued", [], temperature=None, top_p=0.5, reasoning={"effort": "low"}, tools=[tool])
     body["text"] = {"verbosity": None}
@@ -86,5 +86,5 @@ def test_openais_dialect_changes_nothing():
     assert OPENAI.convert(response("queued", [], temperature=None)) == response("queued", [], temperature=None)
 
 
-def test_the_dialects_are_found_by_name():
+def test_each_dialect_has_its_name():
     assert DIALECTS == {"openai": OPENAI, "open_responses": OPEN_RESPONSES}

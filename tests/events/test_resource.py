@@ -102,7 +102,7 @@ def test_nulls_are_echoed_as_defaults():
     assert response_settings({**dict.fromkeys(EMPTY), "model": "m"}) == EMPTY
 
 
-def test_settings_that_were_given_are_echoed_as_given():
+def test_given_settings_are_echoed_unchanged():
     assert echo(**FULL) == FULL
 
 
@@ -115,7 +115,7 @@ def test_a_later_change_of_an_echo_changes_no_default():
 
 
 @pytest.mark.parametrize("request_", [{}, FULL])
-def test_the_echo_and_the_driven_fields_make_a_whole_response(request_):
+def test_the_echo_and_the_fields_of_the_driver_make_a_valid_response(request_):
     resource = {**echo(**request_), **DRIVEN}
     assert sorted(resource) == sorted(EMPTY | DRIVEN)
     Response.model_validate(resource)
@@ -165,11 +165,11 @@ def test_a_tool_is_echoed_without_its_secrets(tool, echoed):
 
 
 @pytest.mark.parametrize("kind", [{}, [], 7, None])
-def test_a_tool_whose_type_is_no_text_is_not_echoed(kind):
+def test_a_tool_with_an_invalid_type_is_not_echoed(kind):
     assert response_settings({"tools": [{"type": kind, "name": "f"}]})["tools"] == []
 
 
-def test_the_tools_that_can_have_secrets():
+def test_three_tools_can_have_secrets():
     assert {"mcp", "code_interpreter", "shell"} == SECRETIVE
 
 
@@ -178,17 +178,17 @@ def test_an_mcp_tool_is_echoed_without_its_secrets():
     assert echo(tools=[tool])["tools"] == [{"type": "mcp", "server_label": "s", "server_url": "https://h"}]
 
 
-def test_known_hosted_tools_are_echoed_and_completed():
+def test_hosted_tools_are_echoed_with_their_required_fields():
     tools = [{"type": "web_search"}, {"type": "namespace", "name": "n", "description": "d", "tools": []}]
     container = {"type": "code_interpreter", "container": {"type": "auto"}}
     assert echo(tools=[*tools, {"type": "code_interpreter"}])["tools"] == [*tools, container]
 
 
-def test_tools_that_have_no_type_are_left_out():
+def test_unknown_tools_are_not_echoed():
     assert echo(tools=[{"type": "from_the_future"}, {"type": "local_shell"}])["tools"] == [{"type": "local_shell"}]
 
 
-def test_a_setting_that_the_response_cannot_hold_becomes_the_default():
+def test_an_invalid_setting_is_echoed_as_its_default():
     assert echo(tool_choice={"type": "from_the_future"}, truncation="later", tools=7, text=7, reasoning=7) == EMPTY
 
 
@@ -196,13 +196,13 @@ def test_the_fast_tier_is_reported_as_priority():
     assert echo(service_tier="fast")["service_tier"] == "priority"
 
 
-def test_a_schema_format_is_echoed_with_description_and_strictness():
+def test_a_schema_format_is_echoed_with_description_and_strict():
     form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
     assert echo(text={"format": form, "verbosity": None})["text"] == {"format": {**form, "description": None, "strict": False}}
     assert echo(text={"format": None})["text"] == {"format": {"type": "text"}}
 
 
-def test_half_a_reasoning_setting_is_completed():
+def test_missing_reasoning_settings_are_echoed_as_null():
     assert echo(reasoning={"effort": "high", "summary": None})["reasoning"] == {"effort": "high", "summary": None}
     assert echo(reasoning={})["reasoning"] == {"effort": None, "summary": None}
 
@@ -216,21 +216,21 @@ def test_half_a_reasoning_setting_is_completed():
         ({"tools": [{"type": "function", "name": "f", "strict": "true"}]}, {"tools": [FULL["tools"][0] | {"parameters": None}]}),
     ],
 )
-def test_a_setting_is_echoed_as_it_is_read(setting, read):
+def test_a_coerced_setting_is_echoed_with_its_type(setting, read):
     assert {name: echo(**setting)[name] for name in read} == read
 
 
 @pytest.mark.parametrize("setting", ["conv_1", {"id": "conv_1", "object": "conversation"}])
-def test_a_conversation_is_echoed_by_id_and_only_if_given(setting):
+def test_a_conversation_is_echoed_by_its_id(setting):
     assert response_settings({"model": "m", "conversation": setting}) == {**EMPTY, "conversation": {"id": "conv_1"}}
     assert response_settings({"model": "m", "conversation": None}) == EMPTY
 
 
-# Items: how one of each kind begins, and where the result of its tool stands
+# Items: how each kind begins, and which field has the result of its tool
 
 
 TYPED = {name for model in get_args(get_args(ResponseOutputItem)[0]) for name in get_args(model.model_fields["type"].annotation)}
-"""The kinds that the installed package types; older releases know fewer."""
+"""The kinds for which the installed package has a type; older releases have fewer."""
 
 
 def beginning(kind, **fields):
@@ -252,7 +252,7 @@ class Anything(Struct, kw_only=True):
     left_out: Maybe[str] = UNSET
 
 
-def test_an_example_has_the_fields_that_are_required():
+def test_an_example_has_the_required_fields():
     simplest, *others = _examples("", Anything)
     assert (simplest, others) == (
         {
@@ -287,7 +287,7 @@ def test_further_examples_differ_in_one_field():
     ]
 
 
-def test_every_kind_of_the_package_is_known():
+def test_items_has_every_kind_of_the_package():
     assert {*TYPED} - {*ITEMS} == set()
 
 
@@ -321,7 +321,7 @@ def test_an_added_item_is_valid_for_the_sdk(kind):
         ("shell_call", {}, {"call_id": "", "action": {"commands": [], "max_output_length": None, "timeout_ms": None}}),
     ],
 )
-def test_fields_that_are_written_later_begin_empty(kind, fields, shown):
+def test_fields_that_are_streamed_begin_empty(kind, fields, shown):
     assert beginning(kind, **fields) == shown
 
 
@@ -350,7 +350,7 @@ def test_an_invalid_item_is_refused(kind, fields, message):
         open_item(kind, fields)
 
 
-def test_the_statuses_of_a_kind_are_those_of_its_type():
+def test_literals_of_returns_the_statuses_of_a_kind():
     assert literals_of(ITEMS["mcp_call"], "status") == ("in_progress", "completed", "incomplete", "calling", "failed")
     assert literals_of(ITEMS["mcp_list_tools"], "status") == ()
 
@@ -371,7 +371,7 @@ def test_a_tool_failure_is_stored_in_a_field_of_its_item():
     }
 
 
-def test_the_client_answers_its_own_calls_and_requests_for_approval():
+def test_kinds_that_a_client_answers_name_the_kind_of_their_answer():
     assert {kind: ITEMS[kind].answer for kind in TYPED if ITEMS[kind].answer} == {
         "function_call": "function_call_output",
         "custom_tool_call": "custom_tool_call_output",

@@ -1,4 +1,4 @@
-"""Every mismatch of a JSON value with a type is found with its path, for values of any kind."""
+"""`mismatches` finds every difference of a JSON value from a type, with its path."""
 
 import json
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_a_mismatch_has_its_path_and_the_expected_type(change, mismatch):
 
 
 @pytest.mark.parametrize("name", CALL)
-def test_a_stream_has_every_field_that_is_not_optional(name):
+def test_a_missing_field_of_a_streamed_item_is_a_mismatch(name):
     (mismatch,) = in_stream({field: value for field, value in CALL.items() if field != name}, OutputItem)
     assert (mismatch.path, mismatch.kind) == ((name,), "missing")
 
@@ -94,7 +94,7 @@ def test_only_a_request_may_omit_a_field_with_a_default():
     assert in_request({"last_id": None}, Page) == []
 
 
-def test_the_result_of_an_image_may_be_null():
+def test_the_result_of_an_image_may_be_null_but_not_missing():
     image = {"type": "image_generation_call", "id": "ig_1", "status": "generating"}
     assert in_stream({**image, "result": None}, OutputItem) == []
     assert in_stream(image, OutputItem) == [Mismatch(("result",), "missing", "image_generation_call", "a string")]
@@ -142,7 +142,7 @@ def test_the_output_of_a_command_must_be_text(stdout):
         ),
     ],
 )
-def test_the_parameter_of_a_request_is_named_by_its_path(setting, param, kind, expected, limit):
+def test_a_mismatch_of_a_request_names_its_parameter(setting, param, kind, expected, limit):
     mismatch = in_request({"model": "m", **setting}, CreateResponse)[0]
     assert (param_of(mismatch.path), mismatch.kind, mismatch.expected, mismatch.limit) == (param, kind, expected, limit)
 
@@ -156,7 +156,7 @@ def test_mismatches_are_in_document_order_with_missing_fields_last():
     ]
 
 
-def test_a_list_of_choices_is_written_as_a_sentence():
+def test_the_expected_types_of_a_union_are_written_as_a_list():
     (mismatch,) = in_request({"type": "eq", "key": "a", "value": None}, AnyFilter)
     assert mismatch.expected == "a string or a number or a boolean or an array of strings or numbers"
     (mismatch,) = in_request({"type": "function", "name": "f", "allowed_callers": 1}, FunctionTool)
@@ -207,7 +207,7 @@ JUNK: tuple[object, ...] = (
 
 
 @each("junk", JUNK, ids=repr)
-def test_no_value_raises(junk):
+def test_any_value_of_a_wrong_type_has_mismatches(junk):
     names = ("type", "item", "part", "delta", "response", "annotation", "output")
     for name, event in EVENTS.items():
         for body in (
@@ -224,7 +224,7 @@ def test_a_value_that_is_not_an_object_is_a_mismatch_at_the_root():
     assert param_of(()) == ""
 
 
-def test_objects_are_called_by_their_type_or_their_class():
+def test_name_of_returns_the_tag_or_the_class_of_a_type():
     assert [name_of(kind) for kind in (FunctionTool, Response)] == ["function", "Response"]
 
 

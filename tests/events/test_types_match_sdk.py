@@ -64,7 +64,7 @@ ROOTS: tuple[tuple[str, Any, str], ...] = (
     ("in", items.InputItem, "beta.beta_response_input_item.BetaResponseInputItem"),
     ("in", response.CreateResponse, "beta.response_create_params.ResponseCreateParamsNonStreaming"),
 )
-"""The sender (a server or a client), our type, and the package's."""
+"""The sender (a server, `out`, or a client, `in`), our type, and the type of the package."""
 
 DELTAS = (
     *("Arguments", "Code", "CustomInput", "McpArguments", "Output"),
@@ -236,7 +236,7 @@ def _model_fields(kind: Any) -> dict[str, Field]:
 
 
 def _tags(kind: Any) -> tuple[str, ...]:
-    """Return the values that `type` has in an object of the package's; none for one that tells no type."""
+    """Return the values that `type` may have in an object of the package; none if it has no such field."""
     hint = get_type_hints(kind, include_extras=True).get("type") if is_typeddict(kind) else None
     if not is_typeddict(kind) and "type" in kind.model_fields:
         hint = kind.model_fields["type"].annotation
@@ -272,7 +272,7 @@ def _inner(arms: list[Any], *, of_lists: bool) -> list[Any]:
 
 
 class Comparison:
-    """The types of Interlock beside those of the package, as far as they were compared."""
+    """A comparison of the types of Interlock with those of the package."""
 
     def __init__(self) -> None:
         self.pairs: dict[type[msgspec.Struct], dict[tuple[str, int], tuple[str, Any]]] = defaultdict(dict)
@@ -280,13 +280,13 @@ class Comparison:
         self.model_arms: dict[str, set[str]] = defaultdict(set)
 
     def pair(self, side: str, struct: Any, model: Any, where: str) -> None:
-        """Note what two types may be, and find the objects in them that stand for the same.
+        """Record the members of two types, and compare the objects that both have.
 
         Args:
-            side: Who sends it, a client (`in`) or a server (`out`).
+            side: The sender, a client (`in`) or a server (`out`).
             struct: The type of Interlock.
             model: The type of the package.
-            where: What the difference is named by.
+            where: The name of the field.
         """
         struct_arms, model_arms = list(_arms(struct)), list(_arms(model))
         structs: dict[str, type[msgspec.Struct]] = {}
@@ -374,7 +374,7 @@ def _judge_field(struct: Field, of_clients: list[Field | None], of_servers: list
 
 
 def _name(struct: Any) -> str:
-    """Return how one of our types is called in the module that declares it, and a union of events an event."""
+    """Return the name of one of our types in the module that declares it; `Event` for a union of events."""
     named = {id(value): name for module in (items, response, stream, tools) for name, value in vars(module).items()}
     return named.get(id(struct), "Event")
 
@@ -385,7 +385,7 @@ def _resolve(path: str) -> Any:
 
 
 def find_spec_or_none(name: str) -> object:
-    """Return where a module is, None where not even its package is."""
+    """Return the spec of a module; None if its package is missing too."""
     try:
         return find_spec(name)
     except ModuleNotFoundError:
@@ -475,12 +475,12 @@ def decoded(body: dict[str, object]) -> stream.StreamEvent:
     return msgspec.convert(body, ANY_EVENT)
 
 
-def test_every_observed_event_comes_back_as_it_was():
+def test_an_observed_event_is_decoded_and_encoded_with_known_differences():
     differences = {change for body in bodies() for change in changes(body, msgspec.to_builtins(decoded(body)))}
     assert differences == DIFFERENCES
 
 
-def test_the_number_of_an_event_comes_last():
+def test_the_sequence_number_of_an_event_comes_last():
     delta = TextDelta("msg_1", 0, 0, "Hi", sequence_number=4)
     assert msgspec.json.encode(delta) == (
         b'{"type":"response.output_text.delta","item_id":"msg_1","output_index":0,"content_index":0,"delta":"Hi","logprobs":[],'
@@ -539,7 +539,7 @@ def test_a_mismatch_of_a_request_has_its_path(body, message):
     assert str(caught.value) == message
 
 
-def test_nothing_follows_a_terminal_event():
+def test_terminal_events_are_the_three_ends_of_a_response():
     assert {"response.completed", "response.incomplete", "response.failed"} == TERMINAL
     assert {name for name, event in EVENTS.items() if event.after is Place.AFTER} == {*TERMINAL, "response.output_item.done"}
 
@@ -552,11 +552,11 @@ def test_nothing_follows_a_terminal_event():
         (stream.PROGRESS["mcp_call.completed"], ()),
     ],
 )
-def test_an_event_has_own_fields_besides_ids_and_indices(event, fields):
+def test_own_fields_excludes_ids_and_indices(event, fields):
     assert own_fields(event) == fields
 
 
-def test_the_names_of_types_are_their_tags():
+def test_the_wire_name_of_an_event_is_its_tag():
     assert {name: wire_name(event) for name, event in EVENTS.items()} == {name: name for name in EVENTS}
 
 
@@ -568,7 +568,7 @@ def literals(event):
     return get_args(literal)
 
 
-def test_the_type_of_every_event_is_its_name_on_the_wire():
+def test_the_type_of_every_event_is_its_wire_name():
     assert {name: event.type for name, event in EVENTS.items()} == {name: name for name in EVENTS}
     assert {name: literals(event) for name, event in EVENTS.items() if not issubclass(event, ProgressEvent)} == {
         name: (name,) for name, event in EVENTS.items() if not issubclass(event, ProgressEvent)
@@ -576,29 +576,29 @@ def test_the_type_of_every_event_is_its_name_on_the_wire():
     assert literals(ProgressEvent) == tuple(event.type for event in PROGRESS.values())
 
 
-def test_the_union_has_every_event():
+def test_the_union_of_events_has_every_event():
     assert {*get_args(AnyEvent)} == {event for event in EVENTS.values() if not issubclass(event, ProgressEvent)} | {ProgressEvent}
 
 
-def test_the_type_of_every_item_is_its_name_on_the_wire():
+def test_the_type_of_every_item_is_its_wire_name():
     for item in kinds_of(Item):
         assert literals(item) == (item.type,) == (item.__struct_config__.tag,)
 
 
-def test_the_union_has_every_item_of_a_response():
+def test_the_union_of_items_has_every_item_of_a_response():
     assert {*get_args(OutputItem)} == {*kinds_of(Item)} - {InputMessage, CompactionTrigger, ConfigurationUpdate}
 
 
 # The table of texts agrees with the classes of events and items
 
 
-def test_every_event_with_a_delta_of_text_is_in_the_table():
+def test_the_table_of_texts_has_every_event_with_a_text_delta():
     deltas = {name for name, event in EVENTS.items() for field in fields(event) if field.name == "delta" and field.type is str}
     assert deltas == {f"response.{subject}.delta" for subject in TEXTS}
 
 
 @pytest.mark.parametrize("subject", TEXTS)
-def test_a_row_names_fields_of_its_events_and_of_its_item(subject):
+def test_a_row_of_the_table_of_texts_names_fields_of_its_events_and_item(subject):
     text = TEXTS[subject]
     done, delta, item = EVENTS[f"response.{subject}.done"], EVENTS[f"response.{subject}.delta"], ITEMS[text.kind]
     assert own_fields(done)[0] == text.field
@@ -611,7 +611,7 @@ def test_a_row_names_fields_of_its_events_and_of_its_item(subject):
 
 
 def parts_in(hint):
-    """Give the classes of parts in the type of a list."""
+    """Return the classes of parts in the type of a list."""
     if hasattr(hint, "__struct_config__"):
         return [hint]
     return [part for arm in getattr(hint, "__args__", ()) for part in parts_in(arm)]

@@ -1,4 +1,4 @@
-"""What the deltas hold and refuse, and properties of every scenario of them."""
+"""Deltas and emissions: what their constructors refuse, and the properties of random scenarios."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def test_usages_add_up_field_by_field():
     assert attrs.astuple(one + other) == (11, 22, 33, 44, 55)
 
 
-def test_the_fields_of_usage_are_named_because_their_order_is_arbitrary():
+def test_usage_takes_only_keyword_arguments():
     with pytest.raises(TypeError, match="positional argument"):
         Usage(1, 2, 3)
 
@@ -76,12 +76,12 @@ def test_a_call_id_as_item_id_is_refused(make):
         (lambda: Annotate({"type": "note"}), "Invalid value 'note'"),
     ],
 )
-def test_a_delta_with_an_unknown_field_cannot_be_made(make, message):
+def test_a_delta_with_an_invalid_field_is_refused(make, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         make()
 
 
-def test_fields_of_another_kind_of_item_change_nothing():
+def test_fields_of_another_kind_of_item_are_ignored():
     opening = Open("web_search_call", {"action": {"type": "search", "query": "q"}})
     driver = driver_for({"model": "m"})
     driver.feed([opening, Close({"encrypted_content": "x"})])
@@ -98,12 +98,12 @@ def test_fields_of_another_kind_of_item_change_nothing():
     assert driver.status == "completed"
 
 
-def test_each_prefix_is_counted_from_one():
+def test_sequential_ids_count_each_prefix_from_one():
     ids = SequentialIds()
     assert [ids(prefix) for prefix in ("msg", "rs", "msg")] == ["msg_1", "rs_1", "msg_2"]
 
 
-def test_every_source_of_ids_counts_from_one():
+def test_each_instance_of_sequential_ids_counts_from_one():
     assert [SequentialIds()("msg"), SequentialIds()("msg")] == ["msg_1", "msg_1"]
 
 
@@ -121,12 +121,12 @@ def test_every_emission_is_part_of_some_lifecycle(name):
     assert str(BOUND[name]) in EMITTED
 
 
-def test_every_event_type_is_emitted_by_some_lifecycle():
+def test_every_event_but_error_is_emitted_by_some_lifecycle():
     never = {name for name in EVENTS if name not in EMITTED}
     assert never == {"error"}
 
 
-def test_an_edge_is_labelled_by_wire_names():
+def test_an_emission_is_labelled_by_its_wire_name():
     assert [str(emission) for emission in LIFECYCLES["message"].edges[2].effects] == [
         "response.output_item.added",
         "response.content_part.added",
@@ -139,7 +139,7 @@ def test_the_response_emits_only_events_about_itself():
     assert {event for event in events if not issubclass(event, ResponseEvent)} == {Keepalive}
 
 
-# Random deltas through the driver give legal streams, typed and true, in both forms and both dialects
+# Random deltas through the driver give streams with the properties of `fuzzing.campaign`
 
 
 KEPT = sorted((Path(__file__).parents[1] / "counterexamples").glob("*.json"))
@@ -149,18 +149,18 @@ KEPT = sorted((Path(__file__).parents[1] / "counterexamples").glob("*.json"))
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenario=SCENARIOS)
-def test_every_scenario(holds, scenario):
+def test_a_random_scenario_has_the_property(holds, scenario):
     holds(scenario)
 
 
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.stem)
-def test_counterexamples_of_the_past_are_legal(kept, holds):
+def test_an_old_counterexample_has_the_property(kept, holds):
     holds(from_json(json.loads(kept.read_text())))
 
 
 @given(scenario=SCENARIOS)
-def test_a_scenario_can_be_kept(scenario):
+def test_a_scenario_can_be_written_as_json_and_read_again(scenario):
     assert from_json(json.loads(json.dumps(to_json(scenario)))) == [
         delta if isinstance(delta, str) else from_json(json.loads(json.dumps(to_json([delta]))))[0] for delta in scenario
     ]

@@ -112,7 +112,7 @@ def test_final_fields_are_in_done_and_in_the_response():
     assert driver.response["output"] == items[1::2]
 
 
-def test_final_fields_that_raise_change_nothing():
+def test_an_exception_of_final_fields_changes_nothing():
     answers = [OverflowError("too large"), {"encrypted_content": "sealed"}]
 
     def late(_item):
@@ -130,7 +130,7 @@ def test_final_fields_that_raise_change_nothing():
     assert driver.response["output"][0]["encrypted_content"] == "sealed"
 
 
-def test_a_clock_that_fails_at_the_end_changes_nothing():
+def test_an_exception_of_the_clock_at_the_end_changes_nothing():
     times = iter([7])
     driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: next(times))
     events = driver.feed(["Hi"])
@@ -156,7 +156,7 @@ class FailingWriter:
         return EventWriter().repeat(event)
 
 
-def test_an_unwritten_text_is_sent_with_the_next_one():
+def test_text_whose_event_was_not_written_is_sent_with_the_next_text():
     writer = FailingWriter()
     driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
     entries = [{"token": letter, "bytes": [*letter.encode()], "logprob": -1.0, "top_logprobs": []} for letter in "abc"]
@@ -172,7 +172,7 @@ def test_an_unwritten_text_is_sent_with_the_next_one():
     assert (part["text"], part["logprobs"]) == ("abc", entries)
 
 
-def test_output_that_was_not_written_is_not_in_the_item():
+def test_output_whose_event_was_not_written_is_not_in_the_item():
     writer = FailingWriter()
     driver = ResponseDriver(SETTINGS, writer=writer, ids=SequentialIds(), clock=lambda: 7)
     events = driver.feed([SHELL, Progress("", {"stdout": "é", "stderr": "x"})])
@@ -199,7 +199,7 @@ def test_shell_output_is_not_joined_for_each_delta():
     assert sum(peak > 2**19 for peak in peaks) <= 1, "the text may move once, to a larger buffer"
 
 
-def test_a_response_that_has_ended_is_copied_once():
+def test_an_ended_response_is_copied_once():
     stream = Stream("Hi", FUNCTION)
     driver = stream.driver
     assert driver.response is not driver.response
@@ -210,7 +210,7 @@ def test_a_response_that_has_ended_is_copied_once():
     assert as_json(driver.mark_unstored())["response"] == {**driver.response, "store": False} == driver.response
 
 
-def test_a_response_that_has_not_ended_cannot_be_marked():
+def test_mark_unstored_requires_an_ended_response():
     with pytest.raises(ValueError, match="has not ended"):
         ResponseDriver({}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0).mark_unstored()
 
@@ -230,7 +230,7 @@ def test_an_item_is_copied_once_after_each_event_that_shows_it(monkeypatch):
     assert copied == ["completed", "in_progress", "completed"]
 
 
-def test_a_response_starts_once_and_is_queued_only_before():
+def test_a_response_starts_once_and_is_queued_only_before_its_start():
     stream = Stream()
     assert stream.feed(Enqueue(), Enqueue()) == ["created", "queued"]
     assert stream.feed(Start(), Start(), Enqueue()) == ["in_progress"]
@@ -300,7 +300,7 @@ def test_a_summary_is_another_part_of_the_reasoning():
     assert item["content"] == [{"type": "reasoning_text", "text": "long"}]
 
 
-def test_text_after_a_summary_that_reasoning_was_not_opened_for_stays_in_the_reasoning():
+def test_text_after_a_summary_stays_in_the_reasoning_item():
     (item,) = Stream(Summary("short"), "long").output()
     assert (item["type"], item["content"]) == ("reasoning", [{"type": "reasoning_text", "text": "long"}])
 
@@ -313,12 +313,12 @@ def test_a_driver_may_send_reasoning_as_its_summary():
     assert (reasoning["content"], message["content"][0]["text"]) == ([], "Hi")
 
 
-def test_a_part_that_ends_is_followed_by_another():
+def test_text_after_the_end_of_a_part_opens_another_part():
     (item,) = Stream("a", EndPart(), EndPart(), " ", "b").output()
     assert [part["text"] for part in item["content"]] == ["a", " b"]
 
 
-def test_an_annotation_belongs_to_the_text_that_is_written():
+def test_an_annotation_belongs_to_the_open_text():
     stream = Stream(Annotate(CITATION), "a", Annotate(CITATION), Annotate(CITATION))
     assert [as_json(event)["annotation_index"] for event in stream.events[-2:]] == [0, 1]
     assert stream.output()[0]["content"][0]["annotations"] == [CITATION, CITATION]
@@ -327,7 +327,7 @@ def test_an_annotation_belongs_to_the_text_that_is_written():
 URL = {"type": "url_citation", "url": "https://example.org", "title": "E"}
 
 
-def test_the_driver_finds_the_mark_that_an_annotation_is_about_in_the_open_part():
+def test_the_driver_finds_the_mark_of_an_annotation_in_the_open_part():
     stream = Stream("é[1][1]", Annotate(URL, "[1]"), " z", Annotate(URL, "[1]"), Annotate(URL, "[1]"), EndPart(), "[1]")
     stream.feed(
         Annotate({"type": "file_citation", "file_id": "f", "filename": "n"}, "[1]"),
@@ -354,7 +354,7 @@ def test_an_annotation_without_open_text_is_ignored():
     assert Stream(FUNCTION).feed(Annotate(CITATION)) == []
 
 
-def test_logprobs_of_text_that_is_held_back_come_with_it():
+def test_logprobs_of_pending_white_space_are_sent_with_it():
     low, high = ({"token": token, "bytes": [ord(token)], "logprob": -1.0, "top_logprobs": []} for token in " a")
     stream = Stream(Text(" ", [low]), Text("a", [high]))
     assert as_json(stream.events[-1])["logprobs"] == [low, high]
@@ -490,7 +490,7 @@ def test_partial_images_are_numbered():
     assert stream.output(Succeed("ig_1", {"result": "Yw=="}))[0]["result"] == "Yw=="
 
 
-def test_tools_are_listed():
+def test_a_list_of_tools_has_its_tools_or_its_error():
     (item,) = Stream(Open("mcp_list_tools", {"server_label": "wiki"})).output(
         Succeed("mcpl_1", {"tools": [{"name": "search", "input_schema": {}}]})
     )
@@ -504,7 +504,7 @@ def test_tools_are_listed():
     assert item["error"] == "gone"
 
 
-def test_an_approval_is_asked_for_at_once():
+def test_an_approval_request_is_added_and_done_at_once():
     stream = Stream(Start())
     request = Open("mcp_approval_request", {"server_label": "wiki", "name": "search", "arguments": "{}"})
     assert stream.feed(request) == ["output_item.added", "output_item.done"]
@@ -542,7 +542,7 @@ def test_closing_without_an_active_item_changes_nothing(empty):
         (Cancel(), "cancelled", "incomplete", "failed"),
     ],
 )
-def test_every_end_is_legal_and_closes_what_is_open(end, status, item, waiting):
+def test_every_ending_delta_closes_the_open_items_legally(end, status, item, waiting):
     stream = Stream(MCP, CODE, Close(), Run("ci_1"), "Hel")
     response = stream.finish(end, end, "lo", Start(), EndTurn("stop"))
     assert response["status"] == status
@@ -552,7 +552,7 @@ def test_every_end_is_legal_and_closes_what_is_open(end, status, item, waiting):
     assert Stream().finish(end)["status"] == status
 
 
-def test_the_end_of_a_response_has_its_reason():
+def test_an_ended_response_has_its_reason_or_its_error():
     assert Stream().finish(EndTurn("length"))["incomplete_details"] == {"reason": "max_output_tokens"}
     assert Stream().finish(EndTurn("content_filter"))["incomplete_details"] == {"reason": "content_filter"}
     assert Stream().finish(EndTurn("error"))["error"]["code"] == "server_error"
@@ -562,7 +562,7 @@ def test_the_end_of_a_response_has_its_reason():
     }
 
 
-def test_a_turn_cut_inside_a_call_ends_the_response_without_a_reason():
+def test_a_turn_cut_inside_a_call_makes_the_response_incomplete_without_a_reason():
     stream = Stream(MCP, Close(), Open("function_call", {"name": "f"}), '{"a"')
     response = stream.finish(EndTurn("cut", Usage(output_tokens=2)), "more")
     assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
@@ -577,7 +577,7 @@ def test_a_turn_cut_inside_a_call_ends_the_response_without_a_reason():
         (Open("local_shell_call", {"action": {"type": "exec", "command": [], "env": {}}}), {"status": "incomplete"}),
     ],
 )
-def test_a_turn_that_stops_inside_a_call_of_any_name_ends_the_response_incomplete(opening, shown):
+def test_a_turn_cut_inside_any_kind_of_call_makes_the_response_incomplete(opening, shown):
     response = Stream(opening).finish(EndTurn("cut"))
     assert (response["status"], response["incomplete_details"]) == ("incomplete", None)
     assert {name: response["output"][0][name] for name in shown} == shown
@@ -590,7 +590,7 @@ def test_cutting_a_turn_inside_text_closes_it():
     ]
 
 
-def test_turns_go_on_after_a_stop_and_their_usage_adds_up():
+def test_a_response_has_the_items_and_the_summed_usage_of_its_turns():
     usage = Usage(input_tokens=5, cached_tokens=1, output_tokens=3, reasoning_tokens=2, cache_write_tokens=4)
     stream = Stream("a", EndTurn("stop", usage), "b", EndTurn("stop", usage))
     assert stream.finish()["usage"] == {
@@ -603,7 +603,7 @@ def test_turns_go_on_after_a_stop_and_their_usage_adds_up():
     assert statuses(stream.driver.response["output"]) == [("msg_1", "completed"), ("msg_2", "completed")]
 
 
-def test_a_turn_that_stops_at_once_begins_the_response():
+def test_an_empty_turn_begins_the_response():
     assert Stream().feed(EndTurn("stop")) == ["created", "in_progress"]
 
 
@@ -622,7 +622,7 @@ def test_the_response_can_be_read_while_it_runs():
     assert stream.finish()["completed_at"] == 7
 
 
-def test_a_response_may_have_its_id_already():
+def test_a_driver_may_be_given_the_id_of_the_response():
     driver = ResponseDriver(SETTINGS, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 7, response_id="resp_known")
     assert driver.response["id"] == "resp_known"
 

@@ -1,4 +1,4 @@
-"""A compiled table and a `transitions.Machine` walk side by side, and agree at every step.
+"""A compiled table and a `transitions.Machine` run side by side, and agree at every step.
 
 The machine is made from the edges, not from the compiled rows: it is a second opinion on what the edges mean, by an
 implementation that others wrote and tested.
@@ -39,7 +39,7 @@ class Model:
         self.machine = as_transitions(table, lambda effect: self.effects.append(str(effect)), self)
 
     def fire(self, trigger):
-        """Fire a trigger; return whether there was an edge for it."""
+        """Fire a trigger; return whether the state has an edge for it."""
         event = self.machine.events.get(str(trigger))
         try:
             return event is not None and event.trigger(self)
@@ -56,8 +56,8 @@ def start_of(kind):
     return ItemState(lifecycle.states[lifecycle.initial], id="id_1", body=open_item(kind, FIELDS[kind]), output_index=0)
 
 
-def remembered(subject):
-    """Give all that a subject knows, so that a change of it shows."""
+def copy_of_fields(subject):
+    """Return a copy of the fields of a subject, in which a change shows."""
     saved = subject.save()
     return {
         name: value.getvalue() if isinstance(value, BytesIO) else copy.copy(value)
@@ -76,13 +76,13 @@ class Lockstep(RuleBasedStateMachine):
     @rule(trigger=st.sampled_from(TRIGGERS))
     def fire(self, trigger):
         self.prepare(trigger)
-        before, state = remembered(self.subject), self.subject.state
+        before, state = copy_of_fields(self.subject), self.subject.state
         self.model.effects.clear()
         try:
             self.subject.state, emissions = state.row(trigger)
         except IllegalTransition:
             assert self.subject.state is state
-            assert remembered(self.subject) == before
+            assert copy_of_fields(self.subject) == before
             assert not self.model.fire(trigger)
             assert self.model.effects == []
         else:
@@ -109,7 +109,7 @@ TestLockstep.settings = settings(max_examples=300, stateful_step_count=30, deadl
 
 
 @given(st.lists(st.sampled_from(HarmonyTrigger), max_size=30))
-def test_the_framing_and_the_machine_of_its_edges_agree(triggers):
+def test_the_table_of_harmony_and_its_machine_agree(triggers):
     run, model = TableMachine.at_start(HARMONY), Model(HARMONY)
     for trigger in triggers:
         model.effects.clear()
@@ -184,7 +184,7 @@ def test_every_table_has_the_same_states_and_edges_as_its_machine(table) -> None
     assert {name for name, state in machine.states.items() if state.final} == {*table.final}
 
 
-def test_the_effects_of_a_process_are_carried_out_too() -> None:
+def test_the_machine_of_a_process_carries_out_its_effects() -> None:
     effects: list[LaneEffect] = []
     lane = Visitor()
     as_transitions(LANE, effects.append, lane)

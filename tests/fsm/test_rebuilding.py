@@ -42,8 +42,8 @@ def body_of(frame):
     return json.loads(frame[frame.index(b"{") :])
 
 
-def taken_up(frames, dialect="openai"):
-    """Give a driver that takes up some frames."""
+def resumed_driver(frames, dialect="openai"):
+    """Return a driver that has resumed some frames."""
     response = body_of(frames[0])["response"] if frames else response_settings({"model": "m"})
     driver = ResponseDriver(
         response,
@@ -58,11 +58,11 @@ def taken_up(frames, dialect="openai"):
 
 
 def ended(frames, ending, dialect="openai"):
-    """Give a stream that was cut, and then taken up and ended."""
-    return [*frames, *taken_up(frames, dialect).feed([ending])]
+    """Return a stream that was truncated, resumed and ended."""
+    return [*frames, *resumed_driver(frames, dialect).feed([ending])]
 
 
-def wrong(frames, dialect="openai"):
+def broken_rules(frames, dialect="openai"):
     """Return the rules that a stream breaks, by both judges."""
     bodies = [body_of(frame) for frame in frames]
     return {finding.rule for finding in findings(bodies, dialect=dialect)} | {
@@ -71,17 +71,17 @@ def wrong(frames, dialect="openai"):
 
 
 def assert_ended(frames, cut, ending, status, dialect="openai"):
-    """Assert that a stream that is cut and ended is legal; an item has no text only where the cut is before its first."""
+    """Assert that a truncated stream is ended legally; an item may lack text only if the cut comes before its first."""
     stream = ended(frames[:cut], ending, dialect)
     textless = cut > 0 and body_of(frames[cut - 1])["type"].endswith((".added", "part.added"))
-    assert wrong(stream, dialect) <= ({"R18"} if textless else set())
+    assert broken_rules(stream, dialect) <= ({"R18"} if textless else set())
     assert (stream[:cut], body_of(stream[-1])["response"]["status"]) == (frames[:cut], status)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
-def test_every_recording_that_is_cut_at_any_event_is_ended_legally(path, dialect) -> None:
+def test_a_recording_that_is_truncated_anywhere_is_ended_legally(path, dialect) -> None:
     *frames, _ = replay_frames(read(path), DIALECTS[dialect])
     for cut in range(len(frames)):
         assert_ended(frames, cut, LOST, "failed", dialect)
@@ -89,7 +89,7 @@ def test_every_recording_that_is_cut_at_any_event_is_ended_legally(path, dialect
 
 
 @given(legal_streams(), st.data())
-def test_every_stream_that_is_cut_anywhere_is_ended_legally(bodies, data) -> None:
+def test_a_random_stream_that_is_truncated_anywhere_is_ended_legally(bodies, data) -> None:
     *frames, _ = (frame + b"\n\n" for frame in written(bodies).split(b"\n\n")[:-1])
     cut = data.draw(st.integers(0, len(frames) - 1))
     ending, status = data.draw(st.sampled_from([(LOST, "failed"), (Cancel(), "cancelled")]))
@@ -124,35 +124,35 @@ def test_tool_results_and_annotations_are_restored() -> None:
 
 
 @each("path", RECORDINGS, ids=lambda path: path.stem)
-def test_text_before_a_cut_is_in_the_response(path) -> None:
+def test_resuming_a_complete_stream_restores_its_response(path) -> None:
     *frames, _ = replay_frames(read(path))
-    driver = taken_up(frames)
+    driver = resumed_driver(frames)
     assert (driver.ended, driver.response) == (True, body_of(frames[-1])["response"])
 
 
 def test_a_resumed_driver_can_continue_a_text() -> None:
     *frames, _ = replay_frames(read(RECORDINGS[0].with_name("text.jsonl")))
     cut = next(place for place, frame in enumerate(frames) if b"output_text.done" in frame)
-    driver = taken_up(frames[:cut])
+    driver = resumed_driver(frames[:cut])
     stream = [*frames[:cut], *driver.feed([" And more.", Finish()])]
-    assert (wrong(stream), driver.response["output"][-1]["content"][0]["text"][-10:]) == (set(), " And more.")
+    assert (broken_rules(stream), driver.response["output"][-1]["content"][0]["text"][-10:]) == (set(), " And more.")
 
 
 def test_frames_that_are_not_events_are_skipped() -> None:
     *frames, _ = replay_frames(read(RECORDINGS[0].with_name("text.jsonl")))
     strange = [*frames[:5], b"data: 3\n\n", b"data: {\n\n", frames[0], b'data: {"type":"hologram","sequence_number":8}\n\n']
-    first, *rest = map(body_of, taken_up(strange).feed([LOST]))
+    first, *rest = map(body_of, resumed_driver(strange).feed([LOST]))
     assert (first["type"], first["sequence_number"], rest[-1]["type"]) == ("response.output_text.done", 9, "response.failed")
-    driver = taken_up([*frames[:-1], frames[-1].replace(b'"status":"completed"', b'"status":"dreaming"')])
+    driver = resumed_driver([*frames[:-1], frames[-1].replace(b'"status":"completed"', b'"status":"dreaming"')])
     assert (driver.feed([LOST]), driver.ended, driver.status) == ([], True, "completed")
 
 
-def test_an_item_whose_last_event_cannot_be_read_ends_with_the_response() -> None:
+def test_an_item_whose_done_event_is_unreadable_ends_with_the_response() -> None:
     driver = ResponseDriver(response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1)
     frames = driver.feed([Start(), "So.", Close(), Open("reasoning"), "Hm", Finish()])
     done = next(place for place, frame in enumerate(frames) if b"output_item.done" in frame)
     frames[done] = b'data: {"type":"keepalive","sequence_number":%d}\n\n' % done
-    ends = [body_of(frame) for frame in taken_up(frames[: done + 3]).feed([LOST])]
+    ends = [body_of(frame) for frame in resumed_driver(frames[: done + 3]).feed([LOST])]
     assert [event["item"]["id"] for event in ends if event["type"].endswith("item.done")] == ["msg_1", "rs_1"]
 
 
@@ -166,7 +166,7 @@ def test_an_interrupted_refusal_is_restored_as_a_refusal() -> None:
 
 
 @each("lifecycle", [RESPONSE, *LIFECYCLES.values()], ids=lambda lifecycle: lifecycle.name)
-def test_an_event_leads_to_one_state_only(lifecycle) -> None:
+def test_the_last_event_of_an_edge_determines_the_next_state(lifecycle) -> None:
     states = {}
     for edge in lifecycle.edges:
         if edge.effects and edge.dest not in lifecycle.final and edge.trigger != "silence":  # which a log never has
@@ -181,12 +181,12 @@ def test_an_item_closed_without_an_event_is_restored_as_closed():
     deltas = Start(), Open("image_generation_call"), Close(), Open("image_generation_call")
     frames = driver.feed(deltas)
     stream = ended(frames, LOST)
-    assert wrong(stream) == set()
+    assert broken_rules(stream) == set()
     assert [item["status"] for item in body_of(stream[-1])["response"]["output"]] == ["failed", "failed"]
 
 
 @given(st.data())
-def test_a_resumed_stream_continues_the_numbers(data) -> None:
+def test_a_resumed_stream_continues_the_sequence_numbers(data) -> None:
     path = data.draw(st.sampled_from(RECORDINGS))
     *frames, _ = replay_frames(read(path))
     first = data.draw(st.integers(0, len(frames) - 1))
@@ -205,14 +205,14 @@ def test_a_resumed_stream_continues_the_numbers(data) -> None:
 @pytest.mark.parametrize(
     ("shown", "ended_item"), [({}, {}), ({"status": "projecting"}, {"status": "incomplete"})], ids=["no status", "a status"]
 )
-def test_an_item_of_another_release_ends_as_it_was_shown(shown, ended_item) -> None:
+def test_an_item_of_an_unknown_kind_ends_as_it_was_added(shown, ended_item) -> None:
     item = {"type": "hologram", "id": "holo_1", **shown}
     added = {"type": "response.output_item.added", "output_index": 0, "item": item, "sequence_number": 2}
     driver = ResponseDriver(
         response_settings({"model": "m"}), writer=SseWriter(), ids=SequentialIds(), clock=lambda: 1_700_000_009
     )
     frames = driver.feed([Start()])
-    driver = taken_up([*frames, f"data: {json.dumps(added)}\n\n".encode()])
+    driver = resumed_driver([*frames, f"data: {json.dumps(added)}\n\n".encode()])
     done, end = map(body_of, driver.feed([LOST]))
     assert (done["type"], done["item"]) == ("response.output_item.done", {**item, **ended_item})
     assert (end["type"], end["response"]["output"]) == ("response.failed", [{**item, **ended_item}])

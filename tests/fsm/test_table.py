@@ -1,4 +1,4 @@
-"""A table runs as it is declared, and a wrong one is refused by a message that names the state."""
+"""A table runs as it is declared, and the error for an invalid one names the state."""
 
 import ast
 import doctest
@@ -48,7 +48,7 @@ def test_a_table_holds_its_states_and_triggers_in_the_order_of_the_declaration()
     assert TASK.triggers == ("start", "lose", "wait", "end")
 
 
-def test_a_state_has_its_next_states_and_shows_its_triggers():
+def test_a_state_has_its_rows_and_a_repr_with_its_triggers():
     states = TASK.states
     assert states["queued"].rows == {"start": (states["running"], (1, 2)), "lose": (states["lost"], ())}
     assert [repr(state) for state in states.values()] == [
@@ -87,7 +87,7 @@ def test_only_the_owner_has_the_rows_of_owned_triggers():
     assert [state.row_for(trigger, is_owner=False) for trigger in ("end", "wait")] == [None, state.rows["wait"]]
 
 
-def test_a_final_state_refuses_everything():
+def test_a_final_state_refuses_every_trigger():
     with pytest.raises(IllegalTransition, match=r"^task: 'end' is illegal in state 'ended'; legal: nothing$") as caught:
         Machine(TASK.states["ended"]).fire("end")
     refused = caught.value
@@ -118,7 +118,7 @@ WRONG = {
 
 
 @each("message", WRONG)
-def test_a_wrong_table_is_refused(message):
+def test_an_invalid_table_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Table(**{"name": "thing", "initial": "a", "edges": GOOD, "final": {"c"}, **WRONG[message]})
     assert str(caught.value) == f"table 'thing': {message}"
@@ -156,7 +156,7 @@ def rows(table):
     }
 
 
-def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
+def test_the_table_of_turns_has_the_rows_of_its_region_in_each_state():
     broken, stored = ("ended", ("break_off", "free")), ("settling", ("store",))
     freed, refused = ("ended", ("free",)), ("refused", ("refuse",))
     aborted = {"fail": ("settling", ("break_off", "store")), "leave": broken}
@@ -202,7 +202,7 @@ def test_the_turns_have_the_rows_that_they_would_have_without_a_region():
     }
 
 
-def test_a_total_table_answers_each_trigger_in_each_state():
+def test_a_total_table_has_a_row_for_each_trigger_in_each_state():
     both = [Edge("dark", Push.OFF, "dark"), Edge("lit", Push.ON, "lit")]
     total = Table("lamp", "dark", [*LAMP.edges, *both], total=Push)
     assert {name: set(state.rows) for name, state in total.states.items()} == {"dark": set(Push), "lit": set(Push)}
@@ -212,12 +212,12 @@ def test_total_may_list_the_triggers_of_each_state():
     Table("thing", "a", GOOD, {"c"}, total={"a": ["go"], "b": ["end"]})
 
 
-def test_the_example_of_the_module_is_true():
+def test_the_doctest_of_the_module_passes():
     results = doctest.testmod(table)
     assert (results.failed, results.attempted) == (0, 7)
 
 
-# A wrong declaration is refused when it is made, by a message that names the state or the edge
+# The error for an invalid declaration names the state or the edge
 
 
 OPEN = Edge("absent", "open", "started", [added])
@@ -311,7 +311,7 @@ def test_a_progress_event_that_no_item_declares_is_refused():
         progress("mcp_call.started")
 
 
-# Lifecycles run as they are declared: the compiled rows and the edges say the same
+# Lifecycles run as they are declared: the compiled rows equal the edges
 
 
 EVERY = {"response": RESPONSE, **LIFECYCLES}
@@ -340,7 +340,7 @@ class Door(Subject["Door"]):
 
 
 @each("name", EVERY)
-def test_the_table_has_a_row_for_each_edge_and_no_other(name):
+def test_a_lifecycle_has_exactly_the_rows_of_its_edges(name):
     lifecycle = EVERY[name]
     rows = {
         (state.name, trigger, dest.name, emissions)
@@ -351,7 +351,7 @@ def test_the_table_has_a_row_for_each_edge_and_no_other(name):
 
 
 @each("name", EVERY)
-def test_final_states_and_no_others_have_no_rows(name):
+def test_only_final_states_have_no_rows(name):
     lifecycle = EVERY[name]
     assert {state.name for state in lifecycle.states.values() if not state.rows} == lifecycle.final
 
@@ -374,7 +374,7 @@ def test_an_illegal_transition_lists_the_legal_triggers():
         DOOR.states["gone"].row("cut")
 
 
-def test_an_emission_has_the_subject_record_and_returns_the_event():
+def test_an_emission_changes_the_subject_and_makes_the_event():
     door = Door(DOOR.states["shut"])
     door.state, (opening,) = door.state.row("open")
     assert door.state is DOOR.states["ajar"]
@@ -416,7 +416,7 @@ def test_declared_has_every_lifecycle():
     assert [lifecycle.name for lifecycle in LIFECYCLES.values()] == [*LIFECYCLES]
 
 
-# An event is made where an edge fires, and nowhere else
+# Only the edges of lifecycles make events
 
 
 ROOT = Path(__file__).parents[2] / "src" / "interlock"
@@ -426,7 +426,7 @@ MAKERS = {"fsm/emissions.py"}
 
 @cache
 def calls(path):
-    """Give the function of each call in a file, as it is written."""
+    """Return the source of the function in each call of a file."""
     return [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
 
 
@@ -446,7 +446,7 @@ def test_only_the_driver_and_rebuilding_run_emissions():
     assert runners == {"fsm/driver.py", "fsm/rebuilding.py"}
 
 
-def test_servers_hand_a_writer_to_the_driver_and_call_none():
+def test_parsers_and_servers_call_no_writer():
     for path in modules("parsers", "serving"):
         assert [call for call in calls(path) if call.endswith("Writer().write")] == []
 
