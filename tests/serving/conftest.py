@@ -23,7 +23,7 @@ certificates = ssl.create_default_context()
 for call in (httpx.get, httpx.post, httpx.delete, httpx.request, httpx.stream, httpx.Client.__init__, httpx.AsyncClient.__init__):
     unwrap(call).__kwdefaults__["verify"] = certificates
 
-# A server looks ten times a second whether it has to stop, and pauses for as long when it does; here it does both faster.
+# uvicorn checks ten times a second whether to stop, and pauses as long before it does; here both are faster.
 uvicorn.server.asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": lambda seconds: asyncio.sleep(seconds / 20)})
 
 

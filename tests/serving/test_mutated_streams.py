@@ -1,6 +1,6 @@
-"""Nothing that a stream or a recording says makes a judge, a reporter, the viewer or a replay raise.
+"""No mutated stream or recording makes a judge, a reporter, the viewer or a replay raise an unexpected exception.
 
-`INTERLOCK_FUZZ_MUTANTS` sets how many mutants are made, and `INTERLOCK_FUZZ_SEED` where they begin.
+`INTERLOCK_FUZZ_MUTANTS` sets the number of mutants, and `INTERLOCK_FUZZ_SEED` the first seed.
 """
 
 import json
@@ -54,12 +54,12 @@ VALUES = (
     *("[" * depth + "]" * depth for depth in (300, 900, 1020, 3000)),
     *('{"a":' * depth + "1" + "}" * depth for depth in (300, 900, 1020, 3000)),
 )
-"""What may stand in a place, as JSON."""
+"""Values that a mutation inserts, as JSON."""
 FIELDS = (
     *("type", "id", "x", "item", "part", "delta", "response", "output_index", "logprobs", "\ud800"),
     *("index", "content_block", "stop_reason", "usage", "choices", "finish_reason", "tool_calls", "error"),
 )
-"""The names of fields that an event may get."""
+"""The names of fields that a mutation adds."""
 FOREIGN = (
     '{"type":"content_block_start","index":0,"content_block":{"type":"poem","input":[]}}',
     '{"type":"content_block_start","index":1,"content_block":{"type":["text"]}}',
@@ -69,8 +69,8 @@ FOREIGN = (
     '{"id":"c","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"null"}}]},"finish_reason":["stop"]}]}',
     *('{"type":"error"}', '{"error":[]}', "[DONE]", ""),
 )
-"""Data of events that no service sends there."""
-GAP = "the value"
+"""Event data that no service sends at this place."""
+PLACEHOLDER = "the value"
 
 
 def places(value):
@@ -81,13 +81,13 @@ def places(value):
 
 
 def edited(chance, body):
-    """Return an event as JSON with a value in another place, or a field more."""
+    """Return an event as JSON with one value replaced, or one field added."""
     body = json.loads(json.dumps(body))
     holder, name = chance.choice([*places(body), (body, "x")])
     if chance.random() < 0.2 and isinstance(holder, dict):
         name = chance.choice(FIELDS)
-    holder[name] = GAP
-    return json.dumps(body).replace(f'"{GAP}"', chance.choice(VALUES)).encode()
+    holder[name] = PLACEHOLDER
+    return json.dumps(body).replace(f'"{PLACEHOLDER}"', chance.choice(VALUES)).encode()
 
 
 def mutated(chance, data):
@@ -121,8 +121,8 @@ def pieces(chance, data):
     return iter([data[:cut], data[cut:]])
 
 
-def look_at(chance, data):
-    """Judge a stream, write the verdict in every form, and make the page."""
+def judge_and_render(chance, data):
+    """Judge a stream, write the verdict in every form, and encode the lines of the viewer."""
     dialect = chance.choice([*DIALECTS])
     api = chance.choice((None, "responses", *APIS))
     judging = AnyJudge(api=api, dialect=dialect, permissive=chance.random() < 0.5, first=chance.randint(0, 1))
@@ -136,25 +136,25 @@ def look_at(chance, data):
         encode_lines(batch)
 
 
-def bare(data):
-    """Return the JSON of a stream alone, an object in each line."""
+def json_lines(data):
+    """Return the JSON of a stream without its framing, an object in each line."""
     return b"\n".join(line.removeprefix(b"data: ") for line in data.split(b"\n") if line.startswith(b"data: {"))
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SEEDS))
-def test_no_stream_makes_a_judge_or_a_page_raise(seed):
+def test_a_mutated_stream_never_makes_a_judge_or_the_viewer_raise(seed):
     chance = Seeded(seed)
     for number in range(MUTANTS // SEEDS):
         data = mutated(chance, chance.choice(STREAMS))
-        data = bare(data) if number % 5 == 0 else data
+        data = json_lines(data) if number % 5 == 0 else data
         try:
-            look_at(chance, data)
+            judge_and_render(chance, data)
         except Exception as error:
             raise AssertionError(f"mutant {number} of seed {seed}: {data!r:.3000}") from error
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SEEDS))
-def test_no_recording_makes_a_replay_raise_anything_else_than_why_it_cannot_be_read(seed):
+def test_a_mutated_recording_raises_only_recording_errors(seed):
     chance = Seeded(seed)
     for number in range(MUTANTS // SEEDS // 4):
         data = mutated(chance, chance.choice(RECORDINGS).read_bytes())

@@ -28,7 +28,7 @@ def test_options_override_variables_which_override_the_file(tmp_path) -> None:
     assert places == ["--max-streams", "INTERLOCK_RATE", f"{tmp_path}/interlock.toml: serve.workers", "host"]
 
 
-def test_each_source_writes_several_values_in_its_own_way(tmp_path) -> None:
+def test_each_source_has_its_own_syntax_for_lists(tmp_path) -> None:
     hosts = ("a.example", "*.b.example")
     assert read(tmp_path, '[serve]\nallowed_host = ["a.example", "*.b.example"]\n').allowed_host == hosts
     assert read(tmp_path, given={"allowed_host": ["a.example", "*.b.example"]}).allowed_host == hosts
@@ -37,13 +37,13 @@ def test_each_source_writes_several_values_in_its_own_way(tmp_path) -> None:
     assert read(tmp_path, INTERLOCK_API_KEY="one, key").api_key == ("one, key",)
 
 
-def test_an_empty_variable_is_unset_except_that_of_the_key(tmp_path) -> None:
+def test_an_empty_variable_is_ignored_except_the_api_key(tmp_path) -> None:
     empty = {variable(name): "" for name in options() if name != "api_key"}
     assert read(tmp_path, **empty) == read(tmp_path)
     assert read(tmp_path, INTERLOCK_API_KEY="").api_key == ("",)
 
 
-def test_the_variable_of_the_port_is_that_of_kubernetes(tmp_path) -> None:
+def test_the_port_variable_may_be_a_kubernetes_service_address(tmp_path) -> None:
     assert read(tmp_path, INTERLOCK_PORT="tcp://10.0.0.1:8000").port == 8000
 
 
@@ -81,12 +81,12 @@ def test_an_error_names_the_place_of_the_value(tmp_path, source, message) -> Non
     assert str(caught.value).startswith(message.format(tmp_path / "interlock.toml"))
 
 
-def test_a_file_that_cannot_be_read_is_an_error_of_the_option() -> None:
+def test_an_unreadable_file_is_an_error_of_its_option() -> None:
     with pytest.raises(SettingsError, match=r"^INTERLOCK_CONFIG: /no/such: No such file or directory$"):
         read_settings(environment={"INTERLOCK_CONFIG": "/no/such"})
 
 
-def test_code_gets_the_same_errors() -> None:
+def test_the_constructor_raises_the_same_errors() -> None:
     with pytest.raises(SettingsError, match=r"^api_key: Expected `array`, got `str`$"):
         Settings(api_key="secret")
     with pytest.raises(SettingsError, match=r"^port: Expected `int` <= 65535$"):
@@ -101,7 +101,7 @@ def test_settings_show_no_secrets() -> None:
     assert settings.script == Path("a")
 
 
-def test_an_error_of_a_value_keeps_its_place() -> None:
+def test_the_errors_context_names_the_setting_unless_the_error_does() -> None:
     settings = Settings(store="sqlite:x", places={"store": "--store"})
     with pytest.raises(SettingsError, match=r"^--store: no$"), settings.errors("store"):
         raise ValueError("no")
@@ -110,13 +110,13 @@ def test_an_error_of_a_value_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize("models", ["mine", [1], ["a", None]])
-def test_models_that_are_no_list_of_names_are_refused(models) -> None:
+def test_models_that_are_not_a_list_of_names_are_refused(models) -> None:
     with pytest.raises(DeclarationError, match="the models of EmbeddedEngine are a list of names, not"):
         build(Settings(), EmbeddedEngine(models))
 
 
 class Plain(Engine):
-    """An engine with what every engine needs."""
+    """An engine with only the required members."""
 
     models = ("plain",)
     format = "text"
@@ -126,11 +126,11 @@ class Plain(Engine):
 
 
 async def coroutine(*_):
-    """What an asynchronous generator is without `yield`."""
+    """Stand in for a `generate` that lacks `yield`."""
 
 
 def generator(*_):
-    """What it is without `async`."""
+    """Stand in for a `generate` that lacks `async`."""
     yield
 
 
@@ -151,7 +151,7 @@ def generator(*_):
         (Plain, {"generate": coroutine}, "'generate' of E is an asynchronous generator: it yields its outputs"),
     ],
 )
-def test_an_engine_that_is_declared_wrongly_is_refused_with_a_sentence(base, members, message) -> None:
+def test_an_invalid_engine_class_is_refused_with_an_explanation(base, members, message) -> None:
     with pytest.raises(DeclarationError) as refused:
         build(Settings(), type("E", (base,), {"generate": Plain.generate, **members})())
     assert str(refused.value) == message
@@ -165,11 +165,11 @@ def test_a_method_of_an_engine_may_be_decorated() -> None:
     build(Settings(), type("E", (Plain,), {"count": counted})())
 
 
-def test_an_engine_that_is_declared_rightly_is_built() -> None:
+def test_a_valid_engine_class_is_built() -> None:
     assert [*build(Settings(), Plain()).api.service.engine.models] == ["plain"]
 
 
-def test_a_server_refuses_hosted_tools_of_a_name_that_it_does_not_know():
+def test_an_unknown_hosted_tool_is_refused():
     message = "ToolServers has 'dice', but a hosted tool is one of code_interpreter, web_search, container; other tools are MCP"
     with pytest.raises(DeclarationError, match=message):
         build(Settings(), EmbeddedEngine(), tools=ToolServers({"dice": "http://127.0.0.1/mcp"}))

@@ -1,4 +1,4 @@
-"""The spans of a gateway and of the server behind it, with the SDK of OpenTelemetry, which keeps them in memory."""
+"""The spans of a gateway and its upstream, kept in memory by the OpenTelemetry SDK, and the metrics of a server."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 @pytest.fixture(scope="session")  # a process has one provider, and workers that steal tests come back to this module
 def exporter():
-    """Where the spans of this process go."""
+    """The in-memory exporter for the spans of this process."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -69,7 +69,7 @@ def attributes(model, response):
     }
 
 
-def test_a_trace_goes_through_a_gateway_to_the_server_behind_it(serve, spans) -> None:
+def test_a_trace_continues_through_a_gateway_to_its_upstream(serve, spans) -> None:
     with serve(EmbeddedEngine()) as upstream:
         settings = UpstreamSettings(url=f"{upstream}/v1", api="responses", aliases={"fast": MODEL})
         with serve(Gateway([upstream_of(settings)])) as url:
@@ -106,7 +106,7 @@ def test_a_trace_goes_through_a_gateway_to_the_server_behind_it(serve, spans) ->
     }
 
 
-def test_tools_are_children_of_the_response(spans, exporter) -> None:
+def test_tool_spans_are_children_of_the_response_span(spans, exporter) -> None:
     with running(Workshop().server().streamable_http_app()) as base:
         outcome = ask(calling("mcp.shop.broken", "{}"), tools=[mcp(f"{base}/mcp")])
     (call,) = outcome.of("mcp_call")
@@ -126,7 +126,7 @@ def test_tools_are_children_of_the_response(spans, exporter) -> None:
     assert tool[0] in {trace.format_span_id(span.parent.span_id) for span in requests}
 
 
-def test_a_failure_of_the_upstream_is_the_error_of_its_call(serve, spans) -> None:
+def test_an_upstream_failure_sets_the_error_type_of_both_spans(serve, spans) -> None:
     settings = UpstreamSettings(url="http://127.0.0.1:9/v1", models=["m"], retries=0)
     with serve(Gateway([upstream_of(settings)])) as url:
         answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hello"})
@@ -135,14 +135,14 @@ def test_a_failure_of_the_upstream_is_the_error_of_its_call(serve, spans) -> Non
     assert errors == {("chat m", "CLIENT"): "upstream_unreachable", ("chat m", "SERVER"): "ApiError"}
 
 
-# What `/metrics` has after what a server did, as differences of whole pages
+# Metrics, as differences between whole pages of `/metrics`
 
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def samples(text):
-    """The values of a page by name and labels, of histograms the counts only; their other lines would take a second to parse."""
+    """The values of a page by name and labels, without the buckets of histograms, which would take a second to parse."""
     text = re.sub(r"^\w+_(bucket|created)\{.*\n", "", text, flags=re.MULTILINE)
     return {
         (sample.name, *sample.labels.items()): sample.value
@@ -159,7 +159,7 @@ def page():
 
 @contextmanager
 def changed():
-    """Fill a dictionary with what changes within the context, without the sums of times."""
+    """Fill a dictionary with the changes within the context, without the sums of times."""
     before, result = page(), {}
     yield result
     result |= {
@@ -219,7 +219,7 @@ TOKENS = {"input": 7, "output": 17}
 """What the embedded engine counts for the request of `ask_for`."""
 
 
-def test_ends_have_a_status_and_a_reason(serve) -> None:
+def test_an_incomplete_response_is_counted_with_its_reason(serve) -> None:
     with changed() as counts, serve(EmbeddedEngine()) as url:
         ask_for(url, max_output_tokens=16)
     assert [key for key in counts if key.startswith("interlock_responses")] == [
@@ -237,7 +237,7 @@ def test_a_response_in_progress_is_an_open_stream(serve) -> None:
         assert samples(httpx.get(f"{url}/metrics").text)[("interlock_open_streams",)] == 1
 
 
-def test_refused_requests_have_a_reason_that_is_known(serve) -> None:
+def test_refused_requests_are_counted_by_reason(serve) -> None:
     with changed() as counts, serve(EmbeddedEngine(), api_key=["k"]) as url:
         headers = {"authorization": "Bearer k"}
         httpx.post(f"{url}/v1/responses", json={"model": MODEL, "input": "Hello"})
@@ -284,7 +284,7 @@ def status(url, key=None):
     return httpx.get(f"{url}/metrics", headers={} if key is None else {"authorization": f"Bearer {key}"}).status_code
 
 
-def test_the_page_needs_a_key_where_the_server_needs_one(serve) -> None:
+def test_the_metrics_page_needs_the_metrics_key_or_else_an_api_key(serve) -> None:
     with serve(EmbeddedEngine()) as url:
         assert status(url) == 200
     with serve(EmbeddedEngine(), api_key=["k"]) as url:
@@ -295,7 +295,7 @@ def test_the_page_needs_a_key_where_the_server_needs_one(serve) -> None:
         assert [status(url), status(url, "m"), ask_for(url).status_code] == [401, 200, 200]
 
 
-def test_no_key_that_a_gateway_only_passes_on_reads_the_page(serve) -> None:
+def test_a_passed_on_key_does_not_open_the_metrics_page(serve) -> None:
     gateway = Gateway([upstream_of(UpstreamSettings(url="http://127.0.0.1:9/v1", pass_key=True))])
     with serve(gateway) as url:
         assert [status(url), status(url, "any")] == [401, 401]
@@ -303,7 +303,7 @@ def test_no_key_that_a_gateway_only_passes_on_reads_the_page(serve) -> None:
         assert [status(url, "any"), status(url, "m")] == [401, 200]
 
 
-def test_without_the_package_nothing_is_counted_and_the_page_says_how_to_get_it(serve, monkeypatch) -> None:
+def test_metrics_are_disabled_without_prometheus_client(serve, monkeypatch) -> None:
     with monkeypatch.context() as context:
         context.setitem(sys.modules, "prometheus_client", None)
         assert metrics._registered.__wrapped__() == ({}, {})
@@ -321,7 +321,7 @@ def test_without_the_package_nothing_is_counted_and_the_page_says_how_to_get_it(
     )
 
 
-def test_every_code_of_an_error_is_a_label() -> None:
+def test_every_error_code_is_a_metric_label() -> None:
     """Codes are the argument `code`, and the third one of `invalid`."""
     codes = set()
     for path in (Path(interlock.__file__).parent / "serving").rglob("*.py"):
@@ -334,7 +334,7 @@ def test_every_code_of_an_error_is_a_label() -> None:
     assert (metrics.known_code("their_own_code"), metrics.known_code(None, "http_500")) == ("other", "http_500")
 
 
-def test_the_page_of_the_documentation_has_every_metric() -> None:
+def test_the_documentation_lists_every_metric() -> None:
     text = (DOCS / "guides" / "metrics.md").read_text("utf-8")
     for metric in metrics.METRICS.values():
         labels = ", ".join(f"`{label}`" for label in metric.labels)

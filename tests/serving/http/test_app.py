@@ -1,4 +1,4 @@
-"""What the server answers over HTTP: the framing of streams, the errors, and every route."""
+"""The answers of the server over HTTP: the framing of streams, errors, and routes."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ def test_a_whole_response_equals_the_terminal_event_of_its_stream(url) -> None:
     assert without_chance(answer.json()) == without_chance(streamed)
 
 
-def test_a_header_selects_the_other_dialect(url) -> None:
+def test_a_header_selects_the_open_responses_dialect(url) -> None:
     headers = {"OpenResponses-Version": "2026-04-24"}
     events = bodies(post(url, {**REQUEST, "stream": True}, headers=headers).content, "open_responses")
     assert "response.reasoning.delta" in {event["type"] for event in events}
@@ -106,14 +106,14 @@ def test_each_engine_step_is_one_write_of_whole_frames() -> None:
     start, *writes = run_application(build(Settings(), engine), {**STAGED, "stream": True})
     assert start["status"] == 200
     frames = [write["body"].count(b"\n\n") for write in writes]
-    assert frames == [2, 3, 1, 1, 3, 2]  # the beginning, four steps of which one says nothing, the end of the turn, the end
+    assert frames == [2, 3, 1, 1, 3, 2]  # the first events, the deltas of three steps, the end of the turn, the end
     assert all(write["body"].endswith(b"\n\n") for write in writes)
     assert [write["more_body"] for write in writes] == [True] * 5 + [False]
     assert len(bodies(b"".join(write["body"] for write in writes))) == sum(frames) - 1
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_client_that_disconnects_while_it_sends_its_request_gets_no_response(stream) -> None:
+def test_a_disconnect_during_the_request_body_starts_no_turn(stream) -> None:
     engine = StagedEngine(steps(ANSWER))
     beginning = json.dumps({**STAGED, "stream": stream}).encode()[:9]
     messages = [{"type": "http.request", "body": beginning, "more_body": True}, {"type": "http.disconnect"}]
@@ -166,7 +166,7 @@ def test_an_error_names_the_invalid_parameter(url, body, param, code) -> None:
     assert error_of(answer) == (400, param, code)
 
 
-def test_a_model_that_is_not_served_is_not_found(url) -> None:
+def test_an_unknown_model_is_not_found(url) -> None:
     assert error_of(post(url, {**REQUEST, "model": "gpt-0"})) == (404, "model", "model_not_found")
 
 
@@ -183,7 +183,7 @@ def test_a_wrong_method_is_answered_with_the_allowed_ones(url) -> None:
         pytest.param(b'{"model": "m", "input": [' + b'"",' * 2_000_000 + b"1]}", id="texts"),
     ],
 )
-def test_a_body_of_too_many_values_is_refused_without_being_read(url, body) -> None:
+def test_a_body_with_too_many_values_is_refused(url, body) -> None:
     answer = httpx.post(f"{url}/v1/responses", content=body, headers={"content-type": "application/json"}, timeout=60)
     assert error_of(answer) == (413, None, "request_too_large")
 
@@ -196,7 +196,7 @@ def test_a_body_of_another_content_type_is_refused(url, content_type) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
-def test_a_content_type_may_be_written_in_many_ways(url, content_type) -> None:
+def test_a_content_type_may_have_parameters_and_any_case(url, content_type) -> None:
     answer = httpx.post(f"{url}/v1/responses", content=json.dumps(REQUEST), headers={"content-type": content_type})
     assert answer.status_code == 200
 
@@ -236,7 +236,7 @@ def test_a_body_of_a_megabyte_is_accepted(url) -> None:
         ("GET", "/v1/responses/resp_no/input_items", 404),
     ],
 )
-def test_an_unknown_path_has_an_error_body(url, method, path, status) -> None:
+def test_unknown_paths_and_methods_have_an_error_body(url, method, path, status) -> None:
     answer = httpx.request(method, url + path)
     assert error_of(answer) == (status, None, None)
     assert ("allow" in answer.headers) == (status == 405)
@@ -261,7 +261,7 @@ def test_only_health_needs_no_key(serve) -> None:
         assert post(url, STAGED, headers={"authorization": "bearer sesame"}).status_code == 200
 
 
-def test_a_key_of_any_characters_is_compared(serve) -> None:
+def test_a_key_may_have_non_ascii_characters(serve) -> None:
     with serve(StagedEngine(steps(ANSWER)), api_key=["sésame"]) as url:
         assert error_of(post(url, STAGED, headers={"authorization": b"Bearer \xff"}))[0] == 401
         assert post(url, STAGED, headers={"authorization": "Bearer sésame".encode()}).status_code == 200
@@ -298,7 +298,7 @@ def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(serve) -> No
     assert without_chance(complete.json()) == without_chance(events[-1]["response"])
 
 
-def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -> None:
+def test_the_last_event_has_store_false_if_the_store_fails(caplog) -> None:
     class Broken(MemoryStore):
         async def put(self, _tenant, _stored, _addition=None):
             raise OSError("the disk is full")
@@ -317,7 +317,7 @@ def test_a_response_that_could_not_be_stored_says_so_in_its_last_event(caplog) -
     assert "the disk is full" in caplog.text
 
 
-def test_a_response_that_is_larger_than_the_store_is_not_stored_and_says_so(caplog) -> None:
+def test_a_response_larger_than_the_store_has_store_false(caplog) -> None:
     small = MemoryStore(max_bytes=1_000)
     with ServerThread(build(Settings(), StagedEngine(steps(ANSWER)), store=small)) as url:
         made = [post(url, {**STAGED, **more}).json() for more in ({}, {"input": "word " * 1_000}, {"store": False})]
@@ -327,7 +327,7 @@ def test_a_response_that_is_larger_than_the_store_is_not_stored_and_says_so(capl
     assert "larger than the store may be" in caplog.text
 
 
-def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
+def test_a_request_of_a_coding_agent_is_answered(url) -> None:
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
     request = {
         "model": MODEL,
@@ -362,7 +362,7 @@ def test_a_request_as_coding_agents_send_it_is_answered(url) -> None:
     assert bodies(post(url, request).content)[-1]["type"] == "response.completed"
 
 
-def test_the_first_events_are_there_before_the_engine_says_anything(serve) -> None:
+def test_the_first_events_are_sent_before_the_engine_yields_output(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
     with serve(engine) as url, httpx.stream("POST", f"{url}/v1/responses", json={**STAGED, "stream": True}) as answer:
@@ -400,7 +400,7 @@ def test_a_slow_reader_slows_the_engine() -> None:
 
     *_, last = run_application(build(Settings(), engine), {**STAGED, "stream": True}, on_send)
     assert last["more_body"] is False
-    assert max(ahead) <= 0  # no step is asked for before the one before it was taken
+    assert max(ahead) <= 0  # the engine yields no step before the last one is sent
 
 
 def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
@@ -419,7 +419,7 @@ def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
 
 
 class LingeringGeneration(Generation):
-    """One whose end waits until another response has begun."""
+    """A generation that closes only after another response has begun."""
 
     async def close(self):
         await asyncio.wait_for(self.engine.next_began.wait(), 30)
@@ -438,7 +438,7 @@ class LingeringEngine(StagedEngine):
         return generation
 
 
-def test_a_client_that_has_read_the_last_event_finds_the_slot_free() -> None:
+def test_the_slot_is_free_once_the_client_has_read_the_last_event() -> None:
     with ServerThread(build(Settings(max_streams=1), LingeringEngine(steps(ANSWER)))) as url:
         statuses = []
         for _ in range(2):
@@ -470,7 +470,7 @@ class CountingEngine(StagedEngine):
 
 
 @pytest.mark.parametrize("allowed", [("127.0.0.1",), ()])
-def test_the_tools_of_mcp_servers_are_counted_as_a_response_lists_them(serve, allowed) -> None:
+def test_counted_input_tokens_include_the_tool_lists_of_mcp_servers(serve, allowed) -> None:
     approval = {"server_label": "shop", "name": "echo", "arguments": "{}"}
     items = [
         {"role": "user", "content": "Hi"},
@@ -510,7 +510,7 @@ def test_truncation_drops_the_oldest_turns(url) -> None:
     assert 100_000 < response["usage"]["input_tokens"] < 131_072
 
 
-def test_only_requests_to_store_are_refused_while_the_store_is_down() -> None:
+def test_only_requests_that_store_are_refused_while_the_store_is_down() -> None:
     looked = threading.Event()
 
     class Down(MemoryStore):

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions over HTTP: the streams, the whole answers, every parameter of a request, and the errors."""
+"""OpenAI's Chat Completions over HTTP: streams, whole answers, the parameters of a request, and errors."""
 
 import json
 
@@ -23,7 +23,7 @@ USED = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arg
 USAGE = {"include_usage": True}
 
 
-def seen(*messages, **body):
+def turn_of(*messages, **body):
     """The turn that the engine gets for a request."""
     engine = StagedEngine(steps(ANSWER))
     with ServerThread(build(Settings(), engine)) as url:
@@ -49,7 +49,7 @@ def error_of(answer):
         pytest.param({"response_format": {"type": "json_object"}}, id="JSON"),
     ],
 )
-def test_a_whole_completion_equals_what_its_stream_adds_up_to(url, body) -> None:
+def test_a_whole_completion_equals_its_folded_stream(url, body) -> None:
     streamed = post_chat(url, **{"model": MODEL, "stream": True, "stream_options": USAGE, **body})
     assert streamed.headers["content-type"] == "text/event-stream"
     message, reason, usage = folded_completion(chunks_of(streamed.content, usage=True))
@@ -73,7 +73,7 @@ def test_a_web_search_is_refused_unless_the_server_runs_it(url) -> None:
     assert engine.turns[0].request.tools == ({"type": "web_search", "search_context_size": "low"},)
 
 
-def test_a_completion_has_its_reasoning_in_both_fields_and_its_calls(serve) -> None:
+def test_a_completion_has_tool_calls_and_reasoning_in_both_fields(serve) -> None:
     with serve(StagedEngine(steps(f"{REASONING}{CALL}<|call|>"))) as url:
         (choice,) = post_chat(url, tools=[LOOK_UP]).json()["choices"]
         named = post_chat(url, tools=[LOOK_UP], tool_choice={"type": "function", "function": {"name": "look_up"}}).json()
@@ -90,7 +90,7 @@ def test_usage_is_streamed_only_if_the_client_wants_it(url) -> None:
     assert (wanted[-1]["choices"], wanted[-1]["usage"]["prompt_tokens"] > 0) == ([], True)
 
 
-def test_log_probabilities_come_only_if_the_client_wants_them(serve) -> None:
+def test_log_probabilities_rebuild_the_text_whole_and_streamed(serve) -> None:
     with serve(StagedEngine(scored_steps(ANSWER))) as url:
         (choice,) = post_chat(url, logprobs=True, top_logprobs=2).json()["choices"]
         streamed = chunks_of(post_chat(url, logprobs=True, top_logprobs=2, stream=True).content)
@@ -111,7 +111,7 @@ def test_messages_become_items() -> None:
         {"role": "assistant", "content": None, "refusal": "No."},
         {"role": "user", "content": "Go on"},
     ]
-    items = seen(*messages, tools=[LOOK_UP]).items
+    items = turn_of(*messages, tools=[LOOK_UP]).items
     assert [(item["type"], item.get("role")) for item in items] == [
         ("message", "system"),
         ("message", "developer"),
@@ -129,7 +129,7 @@ def test_messages_become_items() -> None:
     assert items[7]["content"][0]["refusal"] == "No."
 
 
-def test_parts_of_a_message_become_parts() -> None:
+def test_content_parts_are_translated() -> None:
     parts = [
         {"type": "text", "text": "Look"},
         {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
@@ -137,7 +137,7 @@ def test_parts_of_a_message_become_parts() -> None:
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "aGk="}},
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
     ]
-    (item,) = seen({"role": "user", "content": parts}).items
+    (item,) = turn_of({"role": "user", "content": parts}).items
     assert item["content"] == [
         {"type": "input_text", "text": "Look"},
         {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "low"},
@@ -150,10 +150,10 @@ def test_parts_of_a_message_become_parts() -> None:
 LOOK_UP_CHOICE = {"type": "function", "function": {"name": "look_up"}}
 
 
-def test_a_call_of_a_custom_tool_and_its_output_stay_what_they_are() -> None:
+def test_a_custom_tool_call_and_its_output_become_custom_items() -> None:
     call = {"id": "call_1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
     messages = [USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_1", "content": "1"}]
-    _, call_item, output = seen(*messages, tools=[{"type": "custom", "custom": {"name": "sql"}}]).items
+    _, call_item, output = turn_of(*messages, tools=[{"type": "custom", "custom": {"name": "sql"}}]).items
     assert {name: call_item[name] for name in ("type", "call_id", "name", "input")} == {
         "type": "custom_tool_call",
         "call_id": "call_1",
@@ -171,13 +171,13 @@ def test_a_call_of_a_custom_tool_and_its_output_stay_what_they_are() -> None:
         {"structured_outputs": {"json": json.dumps(SCHEMA)}},
     ],
 )
-def test_every_form_of_a_schema_counts(constraint) -> None:
-    assert seen(**constraint).request.text_format == {"type": "json_schema", "name": "answer", "schema": SCHEMA}
+def test_each_form_of_a_schema_becomes_the_text_format(constraint) -> None:
+    assert turn_of(**constraint).request.text_format == {"type": "json_schema", "name": "answer", "schema": SCHEMA}
 
 
 @pytest.mark.parametrize("declared", [{"tools": [LOOK_UP]}, {"functions": [FUNCTION]}])
-def test_functions_in_both_forms(declared) -> None:
-    assert [*seen(**declared).request.tools] == [{"type": "function", **FUNCTION}]
+def test_tools_and_functions_both_declare_functions(declared) -> None:
+    assert [*turn_of(**declared).request.tools] == [{"type": "function", **FUNCTION}]
 
 
 @pytest.mark.parametrize(
@@ -198,16 +198,16 @@ def test_functions_in_both_forms(declared) -> None:
         ({"function_call": "none"}, "none"),
     ],
 )
-def test_every_choice_of_a_tool_in_chat(choice, read) -> None:
-    assert seen(tools=[LOOK_UP], **choice).request.tool_choice == read
+def test_chat_tool_choice_is_translated(choice, read) -> None:
+    assert turn_of(tools=[LOOK_UP], **choice).request.tool_choice == read
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_a_limit_may_be_one_token(name) -> None:
-    assert seen(**{name: 1}).request.max_output_tokens == 1
+    assert turn_of(**{name: 1}).request.max_output_tokens == 1
 
 
-def test_the_other_parameters_in_chat() -> None:
+def test_chat_parameters_reach_the_request() -> None:
     same = {"temperature": 0.5, "top_p": 0.9, "presence_penalty": 0.1, "frequency_penalty": 0.2, "seed": 3, "stop": ["END"]}
     same |= {
         "user": "u",
@@ -218,7 +218,7 @@ def test_the_other_parameters_in_chat() -> None:
         "include_reasoning": False,
     }
     form = {"name": "n", "schema": SCHEMA, "strict": True}
-    request = seen(
+    request = turn_of(
         **same,
         n=1,
         reasoning_effort="low",
@@ -281,11 +281,11 @@ def test_the_other_parameters_in_chat() -> None:
         ({"messages": [{"role": "user", "content": "word " * 200_000}]}, None, "context_length_exceeded"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_name_in_chat(url, body, param, code) -> None:
+def test_chat_names_the_invalid_parameter(url, body, param, code) -> None:
     assert error_of(post_chat(url, **{"model": MODEL, **body})) == (400, "invalid_request_error", param, code)
 
 
-def test_the_errors_of_the_server_are_in_the_words_of_chat(serve) -> None:
+def test_server_errors_have_the_format_of_chat(serve) -> None:
     with serve(StagedEngine(steps(ANSWER)), api_key=["sesame"], max_body_bytes=2_000) as url:
         assert error_of(post_chat(url))[0] == 401
         with httpx.Client(headers={"authorization": "Bearer sesame"}, base_url=url) as client:
@@ -301,7 +301,7 @@ def test_the_errors_of_the_server_are_in_the_words_of_chat(serve) -> None:
             assert error_of(client.post("/v1/chat/nothing"))[0] == 404
 
 
-def test_a_fault_of_the_engine_is_a_chunk_with_an_error(serve) -> None:
+def test_an_engine_fault_is_an_error_chunk(serve) -> None:
     with serve(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
         whole, streamed = post_chat(url), post_chat(url, stream=True)
     assert error_of(whole)[:2] == (500, "server_error")

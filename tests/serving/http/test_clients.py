@@ -1,4 +1,4 @@
-"""The real `openai` client, sync and async, is content with the real server."""
+"""The real `openai` client, sync and async, works with the real server."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def asynchronously(url, use):
 
 
 def judged(events):
-    """The events, which the client has parsed, if they are legal."""
+    """Return the events that the client has parsed, after a check that they are legal."""
     bodies = [event.to_dict(mode="json") for event in events]
     assert check(bodies) == []
     return events
@@ -124,7 +124,7 @@ def test_a_function_is_called_and_its_output_is_used(client, stored) -> None:
     assert "function_call" not in {item.type for item in second.output}
 
 
-def test_output_of_the_shape_of_a_model_is_parsed(client) -> None:
+def test_structured_output_is_parsed_into_a_pydantic_model(client) -> None:
     class Trip(BaseModel):
         city: str
         days: int
@@ -137,7 +137,7 @@ def test_output_of_the_shape_of_a_model_is_parsed(client) -> None:
     assert "response.output_text.done" in judged_types
 
 
-def test_output_of_a_json_schema_is_such_json(client) -> None:
+def test_output_follows_its_json_schema(client) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
     form = {"type": "json_schema", "name": "number", "schema": schema, "strict": True}
     response = client.responses.create(model=MODEL, input="A number", text={"format": form})
@@ -162,7 +162,7 @@ def test_log_probabilities_rebuild_the_text(serve) -> None:
         assert all(len(entry.top_logprobs) == 2 for entry in logprobs)
 
 
-def test_a_response_is_cut_at_its_budget(client) -> None:
+def test_a_response_ends_incomplete_at_max_output_tokens(client) -> None:
     with client.responses.create(model=MODEL, input="Hi there", max_output_tokens=16, stream=True) as stream:
         last = judged([*stream])[-1]
     assert (last.type, last.response.status) == ("response.incomplete", "incomplete")
@@ -171,7 +171,7 @@ def test_a_response_is_cut_at_its_budget(client) -> None:
     assert last.response.output[-1].status == "incomplete"
 
 
-def test_a_conversation_goes_on_from_a_stored_response(serve) -> None:
+def test_a_stored_response_is_continued_by_its_id_or_an_item_reference(serve) -> None:
     engine = StagedEngine(steps(ANSWER))
     with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
         first = client.responses.create(model="staged", input="One")
@@ -185,7 +185,7 @@ def test_a_conversation_goes_on_from_a_stored_response(serve) -> None:
     assert texts == [["One"], ["One", answer, "Two"], ["One", answer, "Two", answer, "Three"], [answer]]
 
 
-def test_a_stored_response_is_given_again_listed_and_deleted(client) -> None:
+def test_a_stored_response_is_retrieved_listed_and_deleted(client) -> None:
     first = client.responses.create(
         model=MODEL, input=[{"role": "user", "content": "One"}, {"role": "assistant", "content": "Yes"}]
     )
@@ -236,14 +236,14 @@ def test_a_response_with_store_false_is_not_stored(client) -> None:
     assert (refused.value.param, refused.value.code) == ("previous_response_id", "previous_response_not_found")
 
 
-def test_a_stored_response_is_not_streamed_again(client) -> None:
+def test_a_stored_foreground_response_cannot_be_streamed(client) -> None:
     response = client.responses.create(model=MODEL, input="One")
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.retrieve(response.id, stream=True)
     assert refused.value.param == "stream"
 
 
-def test_errors_are_of_the_clients_types(client, serve) -> None:
+def test_errors_raise_the_clients_exception_types(client, serve) -> None:
     with pytest.raises(openai.NotFoundError) as not_found:
         client.responses.create(model="gpt-0", input="Hi")
     assert (not_found.value.param, not_found.value.code) == ("model", "model_not_found")
@@ -256,7 +256,7 @@ def test_errors_are_of_the_clients_types(client, serve) -> None:
         assert [model.id for model in stranger.with_options(api_key="sesame").models.list()] == ["staged", "org/staged-2"]
 
 
-def test_a_failed_response_reaches_the_client_as_one(serve) -> None:
+def test_a_client_receives_and_retrieves_a_failed_response(serve) -> None:
     engine = StagedEngine([step(ANSWER), RuntimeError("a secret")])
     with serve(engine) as url, OpenAI(base_url=f"{url}/v1", api_key="any") as client:
         with client.responses.create(model="staged", input="Hi", stream=True) as stream:
@@ -291,7 +291,7 @@ def test_fifty_streams_at_once_do_not_mix(url) -> None:
     assert all(f"I am number {number}." in response.output_text for number, response in enumerate(responses))
 
 
-# What `GET /v1/models` says to Codex
+# The catalogue for Codex in `GET /v1/models`
 
 
 UNKNOWN = {
@@ -342,7 +342,7 @@ KNOWN = {
         (ModelFacts(efforts=[]), {**UNKNOWN, "supported_reasoning_levels": [], "supports_reasoning_summaries": False}),
     ],
 )
-def test_an_entry_has_the_facts_of_the_model(facts, entry):
+def test_a_codex_entry_has_the_facts_of_the_model(facts, entry):
     assert codex_model("m", facts, 0) == entry
 
 
@@ -358,7 +358,7 @@ def test_facts_of_another_source_fill_the_gaps(facts, other, both):
     assert facts.fill_from(other) == both
 
 
-def test_the_list_has_the_catalogue_beside_the_models(serve):
+def test_the_model_list_includes_the_codex_catalogue(serve):
     with serve(StagedEngine()) as url:
         listed = httpx.get(f"{url}/v1/models?client_version=0.171.0").json()
         messages = httpx.get(f"{url}/v1/models", headers={"anthropic-version": "2023-06-01"}).json()
@@ -374,7 +374,7 @@ def test_an_engine_may_state_facts_of_its_model(serve):
     assert listed["models"] == [codex_model("interlock-embedded", EmbeddedEngine().facts(""), 0)]
 
 
-# The standalone server does what Open Responses' compliance suite asks, in that dialect
+# The standalone server passes the compliance suite of Open Responses in that dialect
 
 
 @pytest.fixture(scope="module")
@@ -384,5 +384,5 @@ def suite():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_server_passes(suite, case) -> None:
+def test_the_server_passes_a_compliance_case(suite, case) -> None:
     CASES[case](suite)

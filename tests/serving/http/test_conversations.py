@@ -1,4 +1,4 @@
-"""Conversations, over HTTP and with the SDK: what clients do with them, and what responses add to them by themselves."""
+"""Conversations over HTTP and with the SDK: how clients edit them, and how responses extend them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def client():
 
 
 def texts(client, conversation):
-    """What is said in a conversation, oldest first."""
+    """The roles and texts of a conversation's messages, oldest first."""
     listed = client.conversations.items.list(conversation.id, order="asc")
     return [(item.role, item.content[0].text) for item in listed if item.type == "message"]
 
@@ -111,7 +111,7 @@ def test_a_response_continues_its_conversation_and_is_added_to_it() -> None:
         assert [item.content[0].text for item in inputs] == ["My name is Ada.", "Who am I?"]
 
 
-def test_a_response_in_the_background_is_added_too(client) -> None:
+def test_a_background_response_is_added_to_its_conversation(client) -> None:
     conversation = client.conversations.create()
     background = client.responses.create(model="staged", input="Hi", conversation=conversation.id, background=True)
     with client.responses.retrieve(background.id, stream=True) as stream:
@@ -127,7 +127,7 @@ def test_a_failed_response_is_not_added() -> None:
         assert texts(broken, conversation) == [("user", "My name is Ada.")]
 
 
-def test_one_response_at_a_time_is_made_in_a_conversation() -> None:
+def test_a_conversation_is_locked_while_a_response_runs() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
     with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
@@ -144,14 +144,14 @@ def test_one_response_at_a_time_is_made_in_a_conversation() -> None:
         assert len(texts(client, conversation)) == 4
 
 
-def test_a_request_that_is_refused_leaves_its_conversation_free(client) -> None:
+def test_a_refused_request_leaves_its_conversation_unlocked(client) -> None:
     conversation = client.conversations.create()
     request = {"model": "staged", "conversation": conversation.id}
     assert refusal(client.responses.create, **request, input=[RESULT]) == (400, "input", None)
     assert client.responses.create(**request, input="Hi").status == "completed"
 
 
-def test_a_conversation_that_is_deleted_meanwhile_takes_no_response_with_it() -> None:
+def test_deleting_a_conversation_does_not_end_its_running_response() -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
     with ServerThread(build(Settings(), engine)) as url, OpenAI(base_url=f"{url}/v1", api_key="none") as client:
@@ -195,7 +195,7 @@ def test_head_answers_like_get(client) -> None:
 
 
 class Shaky(MemoryStore):
-    """A store that cannot be reached for a while."""
+    """A store that is down for a while."""
 
     down = 0
 
@@ -211,8 +211,8 @@ class Shaky(MemoryStore):
         await super().release(tenant, conversation_id, owner)
 
 
-async def holding(store, during):
-    """Hold a conversation while something happens; what interrupts its response is returned."""
+async def hold_conversation(store, during):
+    """Hold a conversation while `during` runs; return the fault that interrupts its response."""
     await store.create_conversation("", StoredConversation("conv_1", 1, {}))
     part = await ConversationLease.acquire(store, "", "conv_1")
     interrupted = asyncio.get_running_loop().create_future()
@@ -221,7 +221,7 @@ async def holding(store, during):
         return await asyncio.wait_for(interrupted, 60)
 
 
-def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
+def test_a_lost_lease_ends_the_response(monkeypatch) -> None:
     monkeypatch.setattr(archive, "RENEW", 0.01)
     lost = Fault("server_error", "The conversation was changed or deleted by another request while the response was made.")
 
@@ -232,11 +232,11 @@ def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
             await store.release("", "conv_1", part.response_id)
             await store.hold("", "conv_1", "resp_2")
 
-        return await holding(store, during)
+        return await hold_conversation(store, during)
 
     async def deleted():
         store = MemoryStore()
-        return await holding(store, lambda _part: store.delete_conversation("", "conv_1"))
+        return await hold_conversation(store, lambda _part: store.delete_conversation("", "conv_1"))
 
     async def down_and_then_lost():
         store = Shaky()
@@ -245,13 +245,13 @@ def test_a_lease_is_renewed_and_its_loss_ends_the_response(monkeypatch) -> None:
             store.down = 2
             await store.delete_conversation("", "conv_1")
 
-        return await holding(store, during)
+        return await hold_conversation(store, during)
 
     for happens in (takes_over, deleted, down_and_then_lost):
         assert asyncio.run(happens()) == lost
 
 
-def test_a_lease_that_cannot_be_released_expires() -> None:
+def test_releasing_a_lease_does_not_raise_while_the_store_is_down() -> None:
     async def release():
         store = Shaky()
         await store.create_conversation("", StoredConversation("conv_1", 1, {}))
@@ -270,7 +270,7 @@ def test_only_new_items_are_added_to_the_conversation() -> None:
     assert part.addition(StoredResponse({**response, "status": "failed"}, items)) is None
 
 
-def test_the_prompt_of_a_request_in_a_conversation_is_counted_with_it(client) -> None:
+def test_counted_input_tokens_include_the_conversation(client) -> None:
     conversation = client.conversations.create(items=[USER])
     request = {"model": "staged", "input": "Who am I?"}
     counted = client.responses.input_tokens.count(**request, conversation=conversation.id).input_tokens

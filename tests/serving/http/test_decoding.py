@@ -1,4 +1,4 @@
-"""Bodies that a client has compressed are read as if it had not, within the same bounds."""
+"""Compressed request bodies are read like plain ones, within the same bounds."""
 
 import asyncio
 import gzip
@@ -38,7 +38,7 @@ def refusal_of(answer):
 
 
 def read(body, coding, piece=2**16, most=32 * MIB):
-    """Read a body as a server does that gets it in pieces of some size."""
+    """Read a body that arrives in pieces of the given size."""
     pieces = [body[start : start + piece] for start in range(0, len(body), piece)] or [b""]
     messages = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
     messages[-1]["more_body"] = False
@@ -75,7 +75,7 @@ def test_invalid_or_truncated_data_is_refused(url, coding) -> None:
 
 
 @each_coding
-def test_a_bomb_is_too_large_and_takes_no_memory(coding) -> None:
+def test_a_decompression_bomb_is_refused_in_bounded_memory(coding) -> None:
     bomb = COMPRESS[coding](bytes(64 * MIB))
     tracemalloc.start()
     try:
@@ -87,14 +87,14 @@ def test_a_bomb_is_too_large_and_takes_no_memory(coding) -> None:
     assert (error.value.status, error.value.code) == (413, "request_too_large")
 
 
-def test_a_frame_with_a_large_window_is_refused() -> None:
+def test_a_zstd_frame_with_a_large_window_is_refused() -> None:
     body = zstd.compress(os.urandom(9 * MIB), options={zstd.CompressionParameter.window_log: 27})
     with pytest.raises(ApiError, match="too much memory"):
         read(body, "zstd")
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_a_body_may_have_several_members_but_not_any_number(coding) -> None:
+def test_a_body_may_have_several_members_up_to_a_limit(coding) -> None:
     compress = COMPRESS[coding]
     assert read(compress(BODY[:9]) + compress(b"") + compress(BODY[9:]), coding, piece=7) == BODY
     with pytest.raises(ApiError, match=f"more than {MAX_MEMBERS} members"):
@@ -113,7 +113,7 @@ def test_decompression_does_not_depend_on_the_chunks(coding, text, repeated, pie
 
 
 @each_coding
-def test_other_tasks_run_between_slices(coding) -> None:
+def test_other_tasks_run_while_a_body_is_decompressed(coding) -> None:
     messages = [{"type": "http.request", "body": COMPRESS[coding](bytes(16 * MIB)), "more_body": False}]
     turns = []
 
@@ -144,6 +144,6 @@ def test_without_its_package_zstd_is_an_unknown_coding(monkeypatch) -> None:
     assert (answer.headers["accept"], answer.headers["accept-encoding"]) == ("application/json", "gzip, deflate")
 
 
-def test_a_body_whose_first_piece_is_far_too_large_is_refused() -> None:
+def test_a_body_with_an_oversized_first_piece_is_refused() -> None:
     with pytest.raises(ApiError, match="larger than 10 bytes"):
         read(bytes(65 * MIB), "identity", piece=65 * MIB, most=10)

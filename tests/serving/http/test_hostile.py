@@ -1,4 +1,4 @@
-"""Hostile requests to a real server: each is answered as it deserves, and the server lives on."""
+"""Hostile requests to a real server: each gets its expected answer, and the server keeps running."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from live.watched import serving
 
 from interlock.events.response_object import CreateResponse
 
-KEPT = sorted((Path(__file__).parents[2] / "counterexamples" / "hostile_requests").glob("*.json"))
-"""What `fuzzing.request_campaign` has found."""
+FINDINGS = sorted((Path(__file__).parents[2] / "counterexamples" / "hostile_requests").glob("*.json"))
+"""The findings of `fuzzing.request_campaign`."""
 
 ANSWERS = {
     "a pattern that takes exponential time": (200, "invalid_prompt"),
@@ -54,7 +54,7 @@ def prober():
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_hostile_request_gets_the_answer_that_it_deserves(prober, name) -> None:
+def test_a_hostile_request_gets_its_expected_answer(prober, name) -> None:
     answer = httpx.post(f"{prober.url}/v1/responses", content=REQUESTS[name](), headers=JSON, timeout=300)
     assert (answer.status_code, summarize(answer.json())) == ANSWERS.get(name, (200, "completed"))
 
@@ -63,7 +63,7 @@ HEAD_ANSWERS = {"two hosts": ("400", "invalid_header"), "(for comparison) 100 he
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_hostile_head_gets_the_answer_that_it_deserves(prober, name) -> None:
+def test_a_hostile_head_gets_its_expected_answer(prober, name) -> None:
     assert over_connection(prober.url, HEADS[name]()) == HEAD_ANSWERS.get(name, ("431", "headers_too_large"))
 
 
@@ -76,13 +76,13 @@ SOCKET_ANSWERS = {
     "a million continuation frames of two bytes": ("1008", ""),
     "a million empty continuation frames": ("1008", ""),
 }
-"""The same over a WebSocket: a status, or the code with which it is closed."""
+"""The same over a WebSocket: a status, or the code of the close frame."""
 
 
 @pytest.mark.parametrize(
     "name", sorted(FRAMES.keys() - {"a million pings, and nothing is read", "32 lanes that keep 30 MB each"})
 )
-def test_hostile_frames_get_the_answer_that_they_deserve(prober, name) -> None:
+def test_hostile_frames_get_their_expected_answer(prober, name) -> None:
     status, summary, _ = over_socket(prober.url, FRAMES[name]())
     assert (status, summary) == SOCKET_ANSWERS.get(name, ("response.completed", "completed"))
 
@@ -101,7 +101,7 @@ def test_any_request_gets_an_allowed_answer(prober, body) -> None:
     prober.send(body)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
 def test_the_findings_of_campaigns_are_fixed(prober, path) -> None:
     prober.send(json.loads(path.read_text()))
 

@@ -1,4 +1,4 @@
-"""A page whose name leads to this machine (DNS rebinding) cannot use the server, its viewer or its WebSockets."""
+"""Host and origin checks (against DNS rebinding), isolation between API keys, and errors for unknown routes and models."""
 
 import logging
 import socket
@@ -32,7 +32,7 @@ def get(url, host, path="/v1/models", **headers):
     return answer.status_code, None if answer.status_code == 200 else answer.text
 
 
-def test_a_server_on_loopback_answers_only_to_names_of_this_machine() -> None:
+def test_a_server_on_loopback_accepts_only_local_hosts() -> None:
     with serve_command("--view") as command:
         port = command.url.rpartition(":")[2]
         allowed = ["127.0.0.1", "localhost", f"LocalHost:{port}", "app.localhost", "[::1]:80"]
@@ -52,7 +52,7 @@ def test_a_server_on_loopback_answers_only_to_names_of_this_machine() -> None:
         assert [get(command.url, "10.0.0.7", path) for path in ("/health", "/ready")] == [(200, None)] * 2
 
 
-def test_a_server_on_other_addresses_answers_to_all_hosts_unless_some_are_named() -> None:
+def test_a_server_on_all_addresses_accepts_any_host_unless_hosts_are_listed() -> None:
     with serve_command("--host", "0.0.0.0", "--api-key", "k") as command:  # noqa: S104 - the test is about this address
         assert get(command.url, "any.example", authorization="Bearer k") == (200, None)
     with serve_command(
@@ -67,12 +67,12 @@ def test_a_server_on_other_addresses_answers_to_all_hosts_unless_some_are_named(
 
 
 @pytest.mark.parametrize("host", ["a*b", "http://a.example", "a.example:80", "*example", "::1", ""])
-def test_a_value_that_is_no_host_is_refused_at_the_start(host) -> None:
+def test_an_invalid_allowed_host_is_refused(host) -> None:
     with pytest.raises(SettingsError, match=r"^allowed_host: .* is no host, such as "):
         Settings(allowed_host=[host])
 
 
-def test_a_file_names_the_allowed_hosts(tmp_path) -> None:
+def test_the_config_file_sets_the_allowed_hosts(tmp_path) -> None:
     config = tmp_path / "interlock.toml"
     config.write_text('[serve]\nallowed_host = ["api.example"]\n')
     with serve_command("--config", config) as command:
@@ -86,7 +86,7 @@ def test_a_file_names_the_allowed_hosts(tmp_path) -> None:
         ({"host": "api.example", "origin": "https://evil.example"}, 403, FOREIGN_PAGE),
     ],
 )
-def test_a_websocket_of_a_foreign_host_or_page_is_refused_with_the_reason(serve, headers, status, reason) -> None:
+def test_a_websocket_from_a_foreign_host_or_origin_is_refused_with_the_reason(serve, headers, status, reason) -> None:
     with serve(EmbeddedEngine(), allowed_host=["api.example"]) as url:
         address = url.replace("http", "ws") + "/v1/responses"
         fields = {name: value for name, value in headers.items() if name != "host"}
@@ -96,7 +96,7 @@ def test_a_websocket_of_a_foreign_host_or_page_is_refused_with_the_reason(serve,
     assert (answer.status_code, reason in answer.body.decode()) == (status, True)
 
 
-def test_the_log_names_each_of_the_first_refused_hosts_once(serve, caplog) -> None:
+def test_the_log_names_each_refused_host_once_up_to_twenty(serve, caplog) -> None:
     caplog.set_level("WARNING", "interlock.serving.http.app")
     hosts = ["api.example:443", "api.example", "*", "*.evil.example", "a/b", *(f"{number}.example" for number in range(30))]
     with serve(EmbeddedEngine(), allowed_host=["localhost"]) as url:
@@ -115,7 +115,7 @@ def connect_as(address, host, headers):
 
 
 @pytest.mark.parametrize(("path", "origin"), [("/v1/responses", "https://evil.example"), ("/v1/no", "http://testserver")])
-def test_a_server_that_cannot_answer_a_websocket_closes_it(path, origin) -> None:
+def test_a_refused_websocket_is_closed_if_the_server_cannot_send_a_response(path, origin) -> None:
     app = build(Settings(), EmbeddedEngine())
 
     async def without_extension(scope, receive, send) -> None:
@@ -129,7 +129,7 @@ def test_a_server_that_cannot_answer_a_websocket_closes_it(path, origin) -> None
     assert raised.value.code == 1008
 
 
-# What one API key has stored does not exist for another
+# A response that one API key has stored does not exist for another
 
 
 REQUEST = {"model": "staged", "input": "Hi"}
@@ -137,7 +137,7 @@ ONE, TWO = ({"authorization": f"Bearer {key}"} for key in ("one", "two"))
 
 
 def statuses(url, response, headers):
-    """Give the statuses of all that can be asked about a response with a key."""
+    """The statuses of all requests about a response with a key."""
     one, item = f"{url}/v1/responses/{response['id']}", response["output"][0]["id"]
     reference = [{"type": "item_reference", "id": item}]
     requests = [
@@ -161,7 +161,7 @@ def test_stored_responses_are_visible_to_other_keys_only_if_shared(serve, share,
         assert httpx.get(f"{url}/v1/responses/{response['id']}", headers=ONE).status_code == own
 
 
-def test_a_key_that_a_gateway_passes_on_is_a_tenant() -> None:
+def test_each_key_that_a_gateway_passes_on_is_a_tenant() -> None:
     with gateway(stream(chunk({"content": "Yes."}), chunk({}, "stop")), pass_key=True) as (url, upstream):
         request = {**REQUEST, "model": "m"}
         response = httpx.post(f"{url}/v1/responses", json=request, headers=ONE).json()
@@ -173,7 +173,7 @@ def test_a_key_that_a_gateway_passes_on_is_a_tenant() -> None:
     assert [sent.headers.get("authorization") for sent in upstream.requests if sent.body] == ["Bearer one", None]
 
 
-# Whoever calls a route or a model that is not served learns what is, in the words of each API
+# Errors for unknown routes and models list the known ones, in the format of each API
 
 
 SERVED = (
@@ -185,14 +185,14 @@ CHAT = {"model": "x", "messages": [{"role": "user", "content": "Hi"}], "max_toke
 ERROR = {"message": KNOWN, "type": "invalid_request_error", "param": "model", "code": "model_not_found"}
 
 
-def test_an_unknown_route_says_what_is_served(url) -> None:
+def test_the_error_for_an_unknown_route_lists_the_served_ones(url) -> None:
     answer = httpx.post(f"{url}/v1/nothing", json={})
     error = {"type": "invalid_request_error", "param": None, "code": None}
     assert answer.status_code == 404
     assert answer.json() == {"error": {"message": f"Invalid URL (POST /v1/nothing). {SERVED}", **error}}
 
 
-def test_a_known_api_has_advice_in_the_words_of_messages(url) -> None:
+def test_advice_about_a_route_has_the_error_format_of_messages(url) -> None:
     answer = httpx.post(f"{url}/v1/v1/messages", json={}, headers={"anthropic-version": "2023-06-01"})
     advice = "Advice: the path has /v1 twice: remove it from the base URL of the client."
     message = f"Invalid URL (POST /v1/v1/messages). {advice} {SERVED}"
@@ -224,13 +224,13 @@ def test_a_known_api_has_advice_in_the_words_of_messages(url) -> None:
         ("/interlock/", "--view"),
     ],
 )
-def test_known_apis_have_advice(path, advice) -> None:
+def test_errors_for_known_unserved_routes_give_advice(path, advice) -> None:
     message = unserved("POST", path, []).message
     assert message.startswith(f"Invalid URL (POST {path}). Advice: ")
     assert advice in message
 
 
-def test_no_advice_is_for_a_route_that_is_served() -> None:
+def test_served_routes_have_no_advice() -> None:
     served = [path.strip(".") for path in SERVED.removeprefix("This server serves ").split(", ")]
     served += ["/v1/responses/resp_1", "/v1/models/m"]
     assert [path for path in served if any(module.re.fullmatch(pattern, path) for pattern in ADVICE)] == []
@@ -248,13 +248,13 @@ def test_no_advice_is_for_a_route_that_is_served() -> None:
         ),
     ],
 )
-def test_an_unknown_model_lists_the_known_ones(url, path, body, answer) -> None:
+def test_the_error_for_an_unknown_model_lists_the_known_ones(url, path, body, answer) -> None:
     refused = httpx.post(f"{url}{path}", json=body)
     ids = {"request_id": refused.headers["x-request-id"]} if path == "/v1/messages" else {}
     assert (refused.status_code, refused.json()) == (404, {**answer, **ids})
 
 
-def test_a_list_of_models_tells_the_known_ones_too(url) -> None:
+def test_retrieving_an_unknown_model_lists_the_known_ones(url) -> None:
     assert httpx.get(f"{url}/v1/models/x").json() == {"error": ERROR}
 
 

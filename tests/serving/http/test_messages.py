@@ -1,4 +1,4 @@
-"""Anthropic's Messages over HTTP: the streams, the whole answers, every parameter of a request, and the errors."""
+"""Anthropic's Messages over HTTP: streams, whole answers, the parameters of a request, and errors."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ USER = {"role": "user", "content": "Hi there"}
 USED = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"word": "a"}}]}
 
 
-def seen(*messages, server_tools=None, **body):
+def turn_of(*messages, server_tools=None, **body):
     """The turn that the engine gets for a request."""
     engine = StagedEngine(steps(ANSWER))
     with ServerThread(build(Settings(), engine, tools=server_tools)) as url:
@@ -60,7 +60,7 @@ def refusal(url, **body):
         pytest.param({"max_tokens": 20}, id="cut"),
     ],
 )
-def test_a_whole_message_equals_what_its_stream_adds_up_to(url, body) -> None:
+def test_a_whole_message_equals_its_folded_stream(url, body) -> None:
     streamed = post_message(url, **{"model": MODEL, "stream": True, **body})
     assert streamed.headers["content-type"] == "text/event-stream"
     whole = post_message(url, **{"model": MODEL, **body})
@@ -70,7 +70,7 @@ def test_a_whole_message_equals_what_its_stream_adds_up_to(url, body) -> None:
 
 @frozen
 class AllTools(NullTools):
-    """Tools that cannot be reached."""
+    """Tools that offer every hosted tool and run none."""
 
     hosted = HOSTED_TOOLS
 
@@ -82,7 +82,7 @@ class AllTools(NullTools):
         ("code_execution_20250825", "Calculate 1 + 1", ["server_tool_use", "code_execution_tool_result"]),
     ],
 )
-def test_a_whole_message_with_a_tool_of_the_server_equals_its_stream(serve, tool, question, kinds) -> None:
+def test_a_whole_message_with_a_hosted_tool_equals_its_folded_stream(serve, tool, question, kinds) -> None:
     body = {"tools": [{"type": tool, "name": "t"}], "messages": [{"role": "user", "content": question}]}
     with serve(EmbeddedEngine(), tools=AllTools()) as url:
         streamed = post_message(url, model=MODEL, stream=True, **body)
@@ -95,7 +95,7 @@ def test_a_whole_message_with_a_tool_of_the_server_equals_its_stream(serve, tool
 @pytest.mark.parametrize(
     ("tool", "option"), [("web_search_20250305", "--web-search"), ("code_execution_20250825", "--code-interpreter")]
 )
-def test_a_tool_that_no_tool_server_runs_is_refused(url, path, tool, option) -> None:
+def test_a_hosted_tool_without_a_tool_server_is_refused(url, path, tool, option) -> None:
     message = f"This server does not run '{tool}'. Start it with {option} or --tool-server, or omit the tool."
     answer = post_message(url, path, model=MODEL, stream=True, tools=[LOOK_UP, {"type": tool, "name": "t"}])
     assert error_of(answer) == (400, "invalid_request_error", f"tools[1].type: {message}")
@@ -111,7 +111,7 @@ def test_a_message_has_thinking_with_a_signature_and_calls_with_their_input(serv
     assert message["usage"]["output_tokens"] > 0
 
 
-def test_the_reasoning_of_a_signature_of_this_server_comes_back_to_the_model(serve) -> None:
+def test_reasoning_is_restored_from_its_signature(serve) -> None:
     engine = StagedEngine(steps(CALLS), steps(ANSWER))
     with serve(engine) as url:
         first = post_message(url, tools=[LOOK_UP], thinking={"type": "adaptive", "display": "omitted"}).json()
@@ -125,25 +125,25 @@ def test_the_reasoning_of_a_signature_of_this_server_comes_back_to_the_model(ser
 
 
 @pytest.mark.parametrize("signature", ["ErUBCkYIBxgCIkDforeign", "", "\N{SNOWMAN}"])
-def test_a_foreign_signature_is_dropped_and_its_text_stays(signature) -> None:
+def test_a_foreign_signature_is_dropped_but_its_thinking_is_kept(signature) -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": signature}
     blocks = [thinking, {"type": "redacted_thinking", "data": "secret"}, {"type": "text", "text": "Hello."}]
-    turn = seen(USER, {"role": "assistant", "content": blocks}, USER)
+    turn = turn_of(USER, {"role": "assistant", "content": blocks}, USER)
     assert [item["type"] for item in turn.items] == ["message", "reasoning", "message", "message"]
     assert turn.items[1]["content"] == [{"type": "reasoning_text", "text": "Hm."}]
     assert "encrypted_content" not in turn.items[1]
 
 
-def test_the_system_prompt_lacks_what_differs_from_request_to_request() -> None:
+def test_the_system_prompt_drops_the_billing_header() -> None:
     header = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.330.a1b; cc_entrypoint=cli"}
     blocks = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}} for text in ("Be brief.", "Be kind.")]
-    assert seen(system=[header, *blocks]).request.instructions == "Be brief.\n\nBe kind."
-    assert seen(system="Be brief.").request.instructions == "Be brief."
-    assert seen(system=[header]).request.instructions is None
+    assert turn_of(system=[header, *blocks]).request.instructions == "Be brief.\n\nBe kind."
+    assert turn_of(system="Be brief.").request.instructions == "Be brief."
+    assert turn_of(system=[header]).request.instructions is None
 
 
 def test_system_messages_keep_their_place() -> None:
-    turn = seen(
+    turn = turn_of(
         USER, {"role": "system", "content": "Reminder."}, {"role": "system", "content": [{"type": "text", "text": "Two."}]}
     )
     texts = [(item["role"], item["content"][0]["text"]) for item in turn.items]
@@ -159,7 +159,7 @@ def test_images_and_documents_become_parts() -> None:
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}},
         {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}},
     ]
-    (item,) = seen({"role": "user", "content": blocks}).items
+    (item,) = turn_of({"role": "user", "content": blocks}).items
     assert item["content"] == [
         {"type": "input_text", "text": "Look"},
         {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
@@ -189,9 +189,9 @@ PART = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
         ({}, ""),
     ],
 )
-def test_the_result_of_a_tool_comes_before_the_text_beside_it(result, output) -> None:
+def test_a_tool_result_becomes_an_output_before_the_text_beside_it(result, output) -> None:
     answer = [{"type": "tool_result", "tool_use_id": "toolu_1", **result}, {"type": "text", "text": "Go on"}]
-    turn = seen(USER, USED, {"role": "user", "content": answer}, tools=[LOOK_UP])
+    turn = turn_of(USER, USED, {"role": "user", "content": answer}, tools=[LOOK_UP])
     assert [item["type"] for item in turn.items] == ["message", "function_call", "function_call_output", "message"]
     _, call, result_item, more = turn.items
     assert (call["call_id"], call["name"], json.loads(call["arguments"])) == ("toolu_1", "look_up", {"word": "a"})
@@ -199,7 +199,7 @@ def test_the_result_of_a_tool_comes_before_the_text_beside_it(result, output) ->
     assert more["content"] == [{"type": "input_text", "text": "Go on"}]
 
 
-def test_blocks_of_the_servers_tools_come_back_as_calls_and_results() -> None:
+def test_server_tool_blocks_become_function_calls_and_outputs() -> None:
     blocks = [
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "a"}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
@@ -207,12 +207,12 @@ def test_blocks_of_the_servers_tools_come_back_as_calls_and_results() -> None:
         {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": False, "content": [{"type": "text", "text": "x"}]},
         {"type": "text", "text": "Found."},
     ]
-    turn = seen(USER, {"role": "assistant", "content": blocks}, USER)
+    turn = turn_of(USER, {"role": "assistant", "content": blocks}, USER)
     assert [item["type"] for item in turn.items] == ["message", *["function_call", "function_call_output"] * 2, *["message"] * 2]
     assert [turn.items[1]["name"], json.loads(turn.items[4]["output"])] == ["web_search", [{"type": "text", "text": "x"}]]
 
 
-def test_tools_become_functions_and_tools_of_the_server() -> None:
+def test_tools_become_functions_and_hosted_tools() -> None:
     tools = [
         {**LOOK_UP, "defer_loading": True, "cache_control": {"type": "ephemeral"}},
         {"type": "custom", "name": "n" * 128, "input_schema": {"type": "object"}, "strict": True},
@@ -220,7 +220,7 @@ def test_tools_become_functions_and_tools_of_the_server() -> None:
         {"type": "code_execution_20250825", "name": "code_execution"},
     ]
     function = {"type": "function", "strict": False}
-    assert [*seen(tools=tools, server_tools=AllTools()).request.tools] == [
+    assert [*turn_of(tools=tools, server_tools=AllTools()).request.tools] == [
         {**function, "name": "look_up", "description": "Look a word up.", "parameters": LOOK_UP["input_schema"]},
         {**function, "name": "n" * 128, "parameters": {"type": "object"}, "strict": True},
         {"type": "web_search"},
@@ -238,8 +238,8 @@ def test_tools_become_functions_and_tools_of_the_server() -> None:
     ],
 )
 @pytest.mark.parametrize("alone", [None, False, True])
-def test_every_choice_of_a_tool(choice, read, alone) -> None:
-    request = seen(tools=[LOOK_UP], tool_choice={**choice, "disable_parallel_tool_use": alone}).request
+def test_messages_tool_choice_is_translated(choice, read, alone) -> None:
+    request = turn_of(tools=[LOOK_UP], tool_choice={**choice, "disable_parallel_tool_use": alone}).request
     assert (request.tool_choice, request.parallel_tool_calls) == (read, not alone)
 
 
@@ -251,17 +251,19 @@ def test_every_choice_of_a_tool(choice, read, alone) -> None:
         ("mcp_toolset", "look_up", {"type": "function", "name": "look_up"}),
     ],
 )
-def test_the_choice_of_a_tool_of_the_server_is_by_its_type(kind, name, read) -> None:
+def test_the_choice_of_a_hosted_tool_becomes_its_type(kind, name, read) -> None:
     servers = [{"type": "url", "url": "https://example.com/mcp", "name": "shop"}] if kind == "mcp_toolset" else []
     tools = [{"type": kind, "name": name, "mcp_server_name": "shop"}, LOOK_UP]
-    request = seen(tools=tools, mcp_servers=servers, tool_choice={"type": "tool", "name": name}, server_tools=AllTools()).request
+    request = turn_of(
+        tools=tools, mcp_servers=servers, tool_choice={"type": "tool", "name": name}, server_tools=AllTools()
+    ).request
     assert request.tool_choice == read
 
 
-def test_the_older_form_of_the_format_is_read() -> None:
+def test_the_older_output_format_parameter_is_read() -> None:
     form = {"type": "json_schema", "schema": {"type": "object", "properties": {}, "additionalProperties": False}}
     read = {"type": "json_schema", "name": "answer", "schema": form["schema"], "strict": True}
-    assert seen(output_format=form).request.text_format == read
+    assert turn_of(output_format=form).request.text_format == read
 
 
 SHOP = {"type": "url", "url": "https://example.com/mcp", "name": "shop"}
@@ -281,20 +283,20 @@ ON, OFF = {"enabled": True}, {"enabled": False}
         ({"tools": [{"name": "a"}, {"name": "b"}], "default_config": OFF, "configs": {"b": ON, "c": ON}}, None, ["b"]),
     ],
 )
-def test_a_toolset_says_which_tools_of_its_server_the_model_may_call(toolset, configuration, allowed) -> None:
+def test_a_toolset_selects_the_allowed_tools_of_its_server(toolset, configuration, allowed) -> None:
     server = {**SHOP, "tool_configuration": configuration}
     tools = [{"type": "mcp_toolset", "mcp_server_name": "shop", **toolset}]
-    (tool,) = seen(mcp_servers=[server], tools=tools, server_tools=AllTools()).request.tools
+    (tool,) = turn_of(mcp_servers=[server], tools=tools, server_tools=AllTools()).request.tools
     declared = {"type": "mcp", "server_label": "shop", "server_url": server["url"], "require_approval": "never"}
     assert tool == (declared if allowed is None else {**declared, "allowed_tools": allowed})
 
 
-def test_a_server_without_an_enabled_tool_is_left_out() -> None:
+def test_an_mcp_server_without_an_enabled_tool_is_omitted() -> None:
     tools = [{"type": "mcp_toolset", "mcp_server_name": "shop", "default_config": OFF}]
-    assert seen(mcp_servers=[SHOP], tools=tools, server_tools=AllTools()).request.tools == ()
+    assert turn_of(mcp_servers=[SHOP], tools=tools, server_tools=AllTools()).request.tools == ()
 
 
-def test_a_thread_is_refused_with_the_code_upon_which_clients_send_the_whole_conversation(url) -> None:
+def test_a_thread_is_refused_with_the_code_that_makes_clients_send_the_conversation(url) -> None:
     answer = post_message(url, model=MODEL, thread={"type": "create"})
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
@@ -307,7 +309,7 @@ def test_a_compaction_request_is_refused_but_counted(url) -> None:
     assert post_message(url, "/v1/messages/count_tokens", model=MODEL, compaction={"type": "enabled"}).status_code == 200
 
 
-def test_the_beginning_of_an_answer_is_refused_but_counted(url) -> None:
+def test_a_prefilled_answer_is_refused_but_counted(url) -> None:
     messages = [USER, {"role": "assistant", "content": "The answer is"}, {"role": "system", "content": "Be brief."}]
     message = "messages[1].role: Prefilling the answer is not supported. The conversation must end with a user message."
     assert refusal(url, messages=messages) == (400, "invalid_request_error", message)
@@ -334,12 +336,12 @@ def test_answers_and_errors_have_the_id_of_the_request(url) -> None:
         ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
     ],
 )
-def test_thinking_and_effort(body, effort) -> None:
-    assert seen(**body).request.reasoning_effort == effort
+def test_thinking_and_effort_set_the_reasoning_effort(body, effort) -> None:
+    assert turn_of(**body).request.reasoning_effort == effort
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_stop_sequence_that_the_engine_names_is_the_reason(serve, streams) -> None:
+def test_a_matched_stop_sequence_is_the_stop_reason(serve, streams) -> None:
     script = steps(ANSWER)
     script[-1].stop_sequence = "END"
     with serve(StagedEngine(script)) as url:
@@ -348,9 +350,9 @@ def test_a_stop_sequence_that_the_engine_names_is_the_reason(serve, streams) -> 
     assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", "END")
 
 
-def test_the_other_parameters() -> None:
+def test_messages_parameters_reach_the_request() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
-    request = seen(
+    request = turn_of(
         max_tokens=3,
         temperature=0.5,
         top_p=0.9,
@@ -468,18 +470,18 @@ def test_the_tools_of_mcp_servers_are_run(serve) -> None:
         ({"messages": [{"role": "user", "content": "word " * 200_000}]}, "prompt is too long: Your input exceeds the context"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_name_in_messages(url, body, message) -> None:
+def test_messages_names_the_invalid_parameter(url, body, message) -> None:
     status, kind, text = refusal(url, **body)
     assert (status, kind, text[: len(message)]) == (400, "invalid_request_error", message)
 
 
-def test_a_prompt_that_is_too_long_ends_a_stream_with_the_words_that_clients_know(url) -> None:
+def test_an_oversized_prompt_ends_a_stream_with_the_message_that_clients_recognize(url) -> None:
     long = [{"role": "user", "content": "word " * 200_000}]
     error = messages_of(post_message(url, model=MODEL, messages=long, stream=True).content)[-1]["error"]
     assert (error["type"], error["message"][:20]) == ("invalid_request_error", "prompt is too long: ")
 
 
-def test_the_errors_of_the_server_are_in_the_words_of_messages(serve) -> None:
+def test_server_errors_have_the_format_of_messages(serve) -> None:
     with serve(StagedEngine(steps(ANSWER)), api_key=["sesame"], max_body_bytes=2_000) as url:
         key = {"x-api-key": "sesame"}
         assert post_message(url, headers={**VERSION, **key}).status_code == 200
@@ -499,12 +501,12 @@ def test_the_errors_of_the_server_are_in_the_words_of_messages(serve) -> None:
         assert (head.status_code, head.content) == (200, b"")
 
 
-def test_a_header_of_messages_changes_no_answer_of_another_api(url) -> None:
+def test_the_version_header_does_not_change_errors_of_other_apis(url) -> None:
     assert [*httpx.get(f"{url}/v1/responses/resp_no", headers=VERSION).json()["error"]] == ["message", "type", "param", "code"]
     assert httpx.post(f"{url}/v1/chat/completions", json={}, headers=VERSION).json()["error"]["param"] == "model"
 
 
-def test_a_fault_of_the_engine_is_an_error_of_the_api(serve) -> None:
+def test_an_engine_fault_is_an_api_error(serve) -> None:
     with serve(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
         whole, streamed = post_message(url), post_message(url, stream=True)
     assert error_of(whole)[:2] == (500, "api_error")
@@ -516,7 +518,7 @@ def test_a_fault_of_the_engine_is_an_error_of_the_api(serve) -> None:
     assert "secret" not in whole.text
 
 
-def test_a_server_error_before_the_stream_is_an_error_of_the_api(serve, monkeypatch, caplog) -> None:
+def test_a_server_error_before_the_stream_is_an_api_error(serve, monkeypatch, caplog) -> None:
     monkeypatch.setattr("interlock.serving.responses.service.new_driver", lambda *_, **__: 1 / 0)
     with serve(StagedEngine()) as url:
         assert error_of(post_message(url, stream=True))[:2] == (500, "api_error")
@@ -535,7 +537,7 @@ def test_a_message_beyond_the_limit_is_refused_with_retry_after(serve) -> None:
         assert [(error_of(each)[:2], each.headers["retry-after"]) for each in refused] == [((429, "rate_limit_error"), "1")] * 2
 
 
-def test_a_server_that_ends_is_overloaded() -> None:
+def test_a_server_that_shuts_down_answers_overloaded() -> None:
     application = build(Settings(), StagedEngine(steps(ANSWER)))
     with ServerThread(application) as url:
         application.state.active_runs.refuse()
@@ -543,7 +545,7 @@ def test_a_server_that_ends_is_overloaded() -> None:
     assert error_of(refused)[:2] == (503, "overloaded_error")
 
 
-def test_tokens_are_counted_as_the_answer_counts_them(url) -> None:
+def test_counted_tokens_equal_the_usage_of_the_answer(url) -> None:
     body = {"model": MODEL, "system": "Be brief.", "tools": [LOOK_UP], "messages": [USER]}
     count = httpx.post(f"{url}/v1/messages/count_tokens?beta=true", json=body, headers=VERSION).json()
     assert count == {"input_tokens": post_message(url, **body).json()["usage"]["input_tokens"]}
@@ -551,35 +553,35 @@ def test_tokens_are_counted_as_the_answer_counts_them(url) -> None:
     assert error_of(post_message(url, "/v1/messages/count_tokens", messages=7))[:2] == (400, "invalid_request_error")
 
 
-def start_of(answer):
-    """The tokens of the prompt at the start of a streamed message, and at its end."""
+def input_tokens_of(answer):
+    """The input tokens at the start of a streamed message, and at its end."""
     events = messages_of(answer.content)
     return events[0]["message"]["usage"]["input_tokens"], events[-2]["usage"]["input_tokens"]
 
 
-def test_a_stream_begins_with_the_tokens_that_the_engine_counts(url) -> None:
+def test_a_stream_begins_with_the_token_count_of_the_engine(url) -> None:
     body = {"model": MODEL, "system": "Be brief.", "tools": [LOOK_UP], "messages": [USER]}
     count = httpx.post(f"{url}/v1/messages/count_tokens", json=body, headers=VERSION).json()["input_tokens"]
-    assert start_of(post_message(url, stream=True, **body)) == (count, count)
+    assert input_tokens_of(post_message(url, stream=True, **body)) == (count, count)
 
 
 COUNTED = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_a_stream_of_an_upstream_begins_with_an_estimate_that_its_count_overwrites(counted) -> None:
+def test_the_estimate_at_the_start_of_an_upstream_stream_is_replaced_by_its_usage(counted) -> None:
     reply = stream(chunk({"content": "Yes."}), chunk({}, "stop"), *([COUNTED] if counted else []))
     body = {"model": "m", "messages": [{"role": "user", "content": "x" * 400}]}
     with gateway(reply) as (url, upstream):
         estimate = httpx.post(f"{url}/v1/messages/count_tokens", json=body, headers=VERSION).json()["input_tokens"]
-        assert start_of(post_message(url, stream=True, **body)) == (estimate, 9 if counted else estimate)
+        assert input_tokens_of(post_message(url, stream=True, **body)) == (estimate, 9 if counted else estimate)
         assert post_message(url, **body).json()["usage"]["input_tokens"] == (9 if counted else estimate)
     assert [each["messages"] for each in upstream.bodies] == [body["messages"]] * 2
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("streams", [True, False])
-def test_the_body_for_an_upstream_is_written_once_for_its_estimate_and_its_request(api, streams, monkeypatch) -> None:
+def test_the_estimate_and_the_request_share_one_upstream_body(api, streams, monkeypatch) -> None:
     turns = []
 
     async def write(translator, turn):
@@ -593,11 +595,11 @@ def test_the_body_for_an_upstream_is_written_once_for_its_estimate_and_its_reque
     assert (len(turns), len(upstream.bodies)) == (1, 1)
 
 
-def test_an_upstream_with_the_responses_api_is_not_asked_for_the_tokens_of_a_stream() -> None:
+def test_a_stream_requests_no_token_count_from_a_responses_upstream() -> None:
     usage = {"input_tokens": 5, "output_tokens": 4, "total_tokens": 9}
     reply = stream({"type": "response.completed", "response": {"status": "completed", "output": [], "usage": usage}})
     with gateway(reply, api="responses") as (url, upstream):
-        begun, ended = start_of(post_message(url, model="m", stream=True))
+        begun, ended = input_tokens_of(post_message(url, model="m", stream=True))
     assert (begun > 0, ended) == (True, 5)
     assert [each.path for each in upstream.requests] == ["/v1/responses"]
 
@@ -609,12 +611,12 @@ class UncountedEngine(StagedEngine):
         raise RuntimeError("no tokenizer")
 
 
-def test_a_count_that_fails_is_replaced_by_an_estimate(serve) -> None:
+def test_a_failed_token_count_is_replaced_by_an_estimate(serve) -> None:
     with serve(UncountedEngine(steps(ANSWER))) as url:
-        assert start_of(post_message(url, stream=True))[0] > 0
+        assert input_tokens_of(post_message(url, stream=True))[0] > 0
 
 
-def test_the_models_are_listed_as_the_client_reads_them(serve) -> None:
+def test_models_are_listed_in_the_format_of_messages(serve) -> None:
     with serve(StagedEngine()) as url:
         listed = httpx.get(f"{url}/v1/models?limit=1000", headers=VERSION).json()
         assert [model["id"] for model in listed["data"]] == ["staged", "org/staged-2"]
@@ -626,7 +628,7 @@ def test_the_models_are_listed_as_the_client_reads_them(serve) -> None:
 
 
 def until(pieces, word):
-    """What comes until a word comes."""
+    """Read until a word has come."""
     received = b""
     while word not in received:
         received += next(pieces)

@@ -1,4 +1,4 @@
-"""A server starts, says where it is, and ends without cutting a stream."""
+"""Servers start, bound the frames of WebSockets, supervise processes, and drain streams at a shutdown."""
 
 import errno
 import json
@@ -89,14 +89,14 @@ def test_a_request_that_arrives_during_a_shutdown_is_refused() -> None:
     assert engine.turns == []
 
 
-def test_an_ended_response_leaves_nothing_in_memory() -> None:
+def test_an_ended_response_is_not_an_active_run() -> None:
     app = build(Settings(), StagedEngine([step(ANSWER, "stop")]))
     with ServerThread(app) as url:
         bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
     assert len(app.state.active_runs) == 0
 
 
-def test_an_idle_connection_is_closed_by_the_sdk_before_the_server_closes_it() -> None:
+def test_the_server_keeps_idle_connections_longer_than_the_sdk() -> None:
     server = Server(build(Settings(), StagedEngine([])), lambda: None)
     assert DEFAULT_CONNECTION_LIMITS.keepalive_expiry is not None
     assert server.config.timeout_keep_alive > 2 * DEFAULT_CONNECTION_LIMITS.keepalive_expiry
@@ -114,12 +114,12 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
         assert re.fullmatch(r"http://\[::1\]:\d+", url_of(listening))
 
 
-def test_a_port_that_is_taken_is_not_taken_again() -> None:
+def test_listening_on_a_used_port_raises() -> None:
     with listen("127.0.0.1", 0) as listening, pytest.raises(OSError, match="in use"):
         listen("127.0.0.1", listening.getsockname()[1])
 
 
-def test_a_connection_sends_each_write_at_once() -> None:
+def test_accepted_connections_disable_nagles_algorithm() -> None:
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
         with connection:
@@ -128,7 +128,7 @@ def test_a_connection_sends_each_write_at_once() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/models", "/v1/no"])
 @pytest.mark.parametrize("changes_bodies", [False, True])
-def test_a_client_of_http_1_0_gets_no_chunks(path, changes_bodies) -> None:
+def test_an_http_1_0_client_gets_no_chunked_encoding(path, changes_bodies) -> None:
     body = b'{"model": "interlock-embedded", "input": "Hi", "stream": true}' if path == "/v1/responses" else b""
     head = f"{'POST' if body else 'GET'} {path} HTTP/1.0\r\ncontent-type: application/json\r\n"
     head += f"content-length: {len(body)}\r\n\r\n"
@@ -148,7 +148,7 @@ def test_a_client_of_http_1_0_gets_no_chunks(path, changes_bodies) -> None:
         json.loads(content)
 
 
-# What a client may send over a WebSocket, frame by frame: how often, how large, and without reading
+# Bounds on WebSocket clients: the rate and size of frames, and clients that do not read
 
 
 ASK = {"type": "response.create", "model": MODEL, "input": "Hi", "store": False, "generate": False}
@@ -172,7 +172,7 @@ def test_a_message_may_be_fragmented_with_pings_in_between(url) -> None:
         assert client.end_of_turn()["type"] == "response.completed"
 
 
-def test_a_client_that_offers_compression_is_accepted_without(url) -> None:
+def test_an_offer_of_websocket_compression_is_declined(url) -> None:
     with raw_socket(url, DEFLATE) as client:
         assert "sec-websocket-extensions" not in client.head.lower()
         client.send(Opcode.TEXT, request_bytes())
@@ -220,7 +220,7 @@ def test_excessive_or_invalid_frames_close_the_connection_without_a_warning(smal
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_small_frames_are_counted_for_a_second(small, monkeypatch) -> None:
+def test_the_count_of_small_frames_starts_again_after_a_period(small, monkeypatch) -> None:
     monkeypatch.setattr(protocol, "PERIOD", 0.0)
     with raw_socket(small) as client:
         client.connection.sendall(framed(Opcode.PING) * 2000)
@@ -255,7 +255,7 @@ def test_messages_that_come_at_once_are_answered_one_by_one(url) -> None:
         assert [client.end_of_turn()["type"] for _ in range(3001)] == [*["error"] * 3000, "response.completed"]
 
 
-# The supervisor replaces processes that exit or hang, and ends if none can start; the processes are stand-ins
+# The supervisor replaces processes that exit or hang, and exits if none can start; the processes are stubs
 
 
 SETTINGS = Settings(workers=2, store="sqlite:unused.db", times=Times(tick=0.001, grace=0))
@@ -263,7 +263,7 @@ SETTINGS = Settings(workers=2, store="sqlite:unused.db", times=Times(tick=0.001,
 
 @define(eq=False)
 class StubProcess:
-    """What the supervisor knows of a process; `calls` has what it did with it."""
+    """A process as the supervisor sees it; `calls` records the supervisor's calls."""
 
     pid: int
     exitcode: int | None = None
@@ -305,7 +305,7 @@ class UnstartedProcess(StubProcess):
 
 @pytest.fixture
 def run(monkeypatch):
-    """Run a supervisor whose processes are these, one after another; `rounds` are what happens before each of its rounds."""
+    """Run a supervisor that starts the given processes in turn; `rounds` are actions, one before each of its rounds."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
 
     def run(*processes, rounds=()):
@@ -347,7 +347,7 @@ def test_processes_start_drain_and_end(run) -> None:
         ([StubProcess(1), UnstartedProcess(2)], "no process could start: Resource temporarily unavailable"),
     ],
 )
-def test_a_server_whose_process_cannot_start_ends(run, caplog, processes, reason) -> None:
+def test_a_supervisor_exits_if_a_process_cannot_start(run, caplog, processes, reason) -> None:
     with pytest.raises(SystemExit) as ended:
         run(*processes)
     assert ended.value.code == 3
@@ -386,14 +386,14 @@ def test_a_process_that_hangs_is_killed_after_the_drain(run) -> None:
 
 @pytest.mark.usefixtures("run")  # puts the handlers back
 @pytest.mark.parametrize(("keys", "reads"), [(Keys(), False), (Keys(file=Path("keys")), True)])
-def test_a_closed_terminal_ends_the_server_unless_its_signal_reads_keys(keys, reads) -> None:
+def test_sighup_ends_the_server_unless_it_reloads_the_keys(keys, reads) -> None:
     with reserve("127.0.0.1", 0) as reserved:
         Supervisor(SETTINGS, dict, reserved, lambda: None, keys)
     ending = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_DFL]
     assert [signal.SIGHUP in ending, signal.SIGTTIN in ending, signal.SIGTERM in ending] == [not reads, True, False]
 
 
-def test_connections_of_an_earlier_server_keep_no_port_from_workers() -> None:
+def test_workers_can_reserve_a_port_whose_old_connections_linger() -> None:
     with listen("127.0.0.1", 0) as earlier:
         address = earlier.getsockname()
         with socket.create_connection(address):

@@ -1,4 +1,4 @@
-"""What the server's page of the documentation shows is what happens."""
+"""The server behaves as the pages about serving and about WebSocket mode document."""
 
 import json
 import re
@@ -50,7 +50,7 @@ CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
         ("Draw trains", {"tools": [{"type": "image_generation"}, {"type": "shell"}]}, ["reasoning", "message"]),
     ],
 )
-def test_the_embedded_model_does_what_the_page_says(url, user_text, settings, items) -> None:
+def test_the_embedded_model_behaves_as_documented(url, user_text, settings, items) -> None:
     with OpenAI(base_url=f"{url}/v1", api_key="any") as client:
         response = client.responses.create(model="interlock-embedded", input=user_text, **settings)
     assert response.status == ("incomplete" if "max_output_tokens" in settings else "completed")
@@ -70,7 +70,7 @@ def item_line(item) -> str:
             return kind
 
 
-# What the page of the documentation about WebSocket mode shows is what happens
+# The session on the page about WebSocket mode
 
 
 WEBSOCKET_PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "websocket.md").read_text()
@@ -82,7 +82,7 @@ ID = re.compile(r"_([0-9a-f]{8})[0-9a-f]{24}")
 
 
 def shortened(text):
-    """Return a frame as the page writes it: long values are left out, and of an id its first characters stand."""
+    """Return a frame as the page writes it: without long values, and with the first characters of each id."""
     frame = json.loads(text)
     response, marks = frame.get("response", {}), {}
     for name in ("tools", "response", "item"):
@@ -130,7 +130,7 @@ def of_lane(lines, lane):
 
 
 @pytest.mark.parametrize("lane", ["weather", "chat"])
-def test_the_session_on_the_page_is_what_a_server_sends(url, lane) -> None:
+def test_a_server_sends_the_documented_session(url, lane) -> None:
     messages = iter(of_lane(play(url), lane))
     missing = [line for line in of_lane(SESSION, lane) if line not in messages]  # a line is looked for after the one before
     assert (missing, len(of_lane(SESSION, lane)) > 4) == ([], True)

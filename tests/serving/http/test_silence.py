@@ -1,4 +1,4 @@
-"""A silence of an engine or a tool is broken, wherever a client waits for events, and changes nothing else."""
+"""Keep-alives during a silence of an engine or a tool, clients that do not read, and padded deltas."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ def without_silence(events):
     return without_ids([{**event, "sequence_number": number} for number, event in enumerate(kept)])
 
 
-def test_a_silence_of_the_engine_adds_events_and_changes_nothing_else(serve) -> None:
+def test_keep_alives_during_an_engine_silence_change_no_other_event(serve) -> None:
     gate = Gate()
     with serve(paused(gate), keep_alive=SECONDS) as url:
         with posted(url) as pieces:
@@ -110,7 +110,7 @@ def test_a_silence_of_the_engine_adds_events_and_changes_nothing_else(serve) -> 
     assert without_silence(events) == without_silence(undisturbed)
 
 
-def test_a_silence_of_a_tool_is_broken_while_it_runs(serve) -> None:
+def test_keep_alives_break_the_silence_of_a_running_tool(serve) -> None:
     gate = Gate()
     engine = StagedEngine(steps(HOSTED_CALL + "<|call|>"), steps(ANSWER))
     with serve(engine, tools=WaitingTools(gate), keep_alive=SECONDS) as url, posted(url) as pieces:
@@ -125,7 +125,7 @@ def test_a_silence_of_a_tool_is_broken_while_it_runs(serve) -> None:
     assert "keepalive" in runs
 
 
-def test_each_lane_of_a_websocket_counts_its_own_silences(serve) -> None:
+def test_each_lane_of_a_websocket_has_its_own_keep_alives(serve) -> None:
     gates = {"a": Gate(), "b": Gate()}
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates.values()))
     lanes = {"a": [], "b": []}
@@ -146,7 +146,7 @@ def test_each_lane_of_a_websocket_counts_its_own_silences(serve) -> None:
     assert [(check(events), findings(events)) for events in lanes.values()] == [([], []), ([], [])]
 
 
-def test_a_client_of_open_responses_receives_comments_or_nothing(serve) -> None:
+def test_open_responses_clients_receive_comments_over_http_and_nothing_over_websockets(serve) -> None:
     gates = [Gate(), Gate()]
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates))
     frames = []
@@ -167,7 +167,7 @@ def test_a_client_of_open_responses_receives_comments_or_nothing(serve) -> None:
     assert "keepalive" not in names(frames)
 
 
-def test_a_stream_in_the_background_has_comments_and_the_numbers_of_what_is_stored(serve) -> None:
+def test_background_streams_have_comments_that_take_no_sequence_numbers(serve) -> None:
     gate = Gate()
     with serve(paused(gate), keep_alive=SECONDS) as url:
         with posted(url, background=True) as pieces:
@@ -187,14 +187,14 @@ def test_a_stream_in_the_background_has_comments_and_the_numbers_of_what_is_stor
     assert rest == events[last + 1 :]
 
 
-def test_nothing_breaks_a_silence_if_the_time_is_zero(serve, monkeypatch) -> None:
+def test_a_keep_alive_time_of_zero_disables_keep_alives(serve, monkeypatch) -> None:
     monkeypatch.setattr(Delivery, "keep_alive", None)
     with serve(StagedEngine(steps(ANSWER)), keep_alive=0) as url, posted(url) as pieces:
         assert names(bodies(b"".join(pieces)))[-1] == "response.completed"
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
-def test_no_ping_comes_if_the_time_is_zero(serve, path) -> None:
+def test_a_keep_alive_time_of_zero_disables_pings_and_comments(serve, path) -> None:
     gates = [Gate(), Gate()]
     body = {"model": "staged", "max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     received = []
@@ -224,7 +224,7 @@ def test_events_wait_for_a_keep_alive_that_is_being_written() -> None:
             count = len(order)
             gate.open()
             try:
-                for _ in range(100):  # the answer is there meanwhile
+                for _ in range(100):  # the answer is ready by now
                     await asyncio.sleep(0)
             finally:
                 meanwhile.extend(order[count:])
@@ -256,7 +256,7 @@ def test_no_keep_alive_is_written_while_the_caller_writes() -> None:
     assert True not in asyncio.run(work())
 
 
-# A client that does not read holds little, and then its engine is not asked for more; sockets and their buffers are real
+# A client that does not read pauses its engine after a bounded amount of output; sockets and their buffers are real
 
 
 WORDS = " a word of an answer" * 40
@@ -266,12 +266,12 @@ STREAMED = {"model": "staged", "input": "Hi", "stream": True}
 
 
 def talkative():
-    """An engine that says 1.2 MB as fast as it is asked."""
+    """An engine that yields 1.2 MB as fast as the server takes it."""
     return StagedEngine([step(ANSWER), *[step(WORDS)] * STEPS, step("", "stop")])
 
 
 def reader(url):
-    """A connected socket whose system takes as little as may be before it is read."""
+    """A connected socket with the smallest receive buffer."""
     place = urlsplit(url)
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -282,7 +282,7 @@ def reader(url):
 
 @contextmanager
 def unread(url, **fields):
-    """A stream that was asked for, of which nothing is read."""
+    """A requested stream of which nothing is read."""
     content = json.dumps({**STREAMED, **fields}).encode()
     with reader(url) as connection:
         head = "POST /v1/responses HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n"
@@ -291,7 +291,7 @@ def unread(url, **fields):
 
 
 def rest(connection, received=b""):
-    """The events of the stream, once it is read."""
+    """Read the rest of the stream, and return its events."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
     pieces = [received]
     while piece := connection.recv(2**20):
@@ -303,31 +303,31 @@ def rest(connection, received=b""):
     return bodies(bytes(stream))
 
 
-def is_kept_waiting(engine, url, client):
-    """Whether the engine is not asked while others are answered."""
+def is_paused(engine, url, client):
+    """Whether the engine yields nothing while the server answers other requests."""
     before = engine.yielded
     for _ in range(20):
         assert client.get(f"{url}/health").status_code == 200
     return engine.yielded == before
 
 
-def held_when_paused(engine, url):
-    """The bytes of text that the engine has yielded when it is asked no more."""
+def bytes_until_paused(engine, url):
+    """Wait until the engine is paused, and return the bytes of text that it has yielded."""
     with httpx.Client() as client:
-        while not (engine.yielded > 1 and is_kept_waiting(engine, url, client)):
+        while not (engine.yielded > 1 and is_paused(engine, url, client)):
             pass
     return engine.yielded * len(WORDS)
 
 
-def test_a_client_that_does_not_read_its_stream_pauses_the_engine_and_gets_all_of_it_later() -> None:
+def test_an_unread_stream_pauses_the_engine_and_is_complete_when_read() -> None:
     engine = talkative()
     with ServerThread(build(Settings(), engine)) as url, unread(url, store=False) as connection:
-        assert held_when_paused(engine, url) < MIB
+        assert bytes_until_paused(engine, url) < MIB
         events = rest(connection)
     assert (events[-1]["type"], engine.yielded) == ("response.completed", STEPS + 2)
 
 
-def test_a_client_that_does_not_read_its_websocket_pauses_the_engine_and_gets_all_of_it_later() -> None:
+def test_an_unread_websocket_pauses_the_engine_and_is_complete_when_read() -> None:
     engine = talkative()
     options = {"compression": None, "max_size": None, "max_queue": 1, "close_timeout": 60}
     with (
@@ -335,24 +335,24 @@ def test_a_client_that_does_not_read_its_websocket_pauses_the_engine_and_gets_al
         connect(url.replace("http", "ws", 1) + "/v1/responses", sock=reader(url), **options) as websocket,
     ):
         websocket.send(json.dumps({"type": "response.create", **STREAMED, "store": False}))
-        assert held_when_paused(engine, url) < MIB
+        assert bytes_until_paused(engine, url) < MIB
         events = [json.loads(websocket.recv())]
         while events[-1]["type"] != "response.completed":
             events.append(json.loads(websocket.recv()))
     assert (check(events), engine.yielded) == ([], STEPS + 2)
 
 
-def test_a_client_that_leaves_without_having_read_ends_its_run() -> None:
+def test_a_client_that_disconnects_without_reading_ends_its_run() -> None:
     engine = talkative()
     app = build(Settings(), engine)
     with ServerThread(app) as url:
         with unread(url, store=False):
-            assert held_when_paused(engine, url) < MIB
+            assert bytes_until_paused(engine, url) < MIB
         assert engine.closed.wait(60)
     assert (engine.yielded < STEPS, len(app.state.active_runs)) == (True, 0)
 
 
-def test_a_reader_of_the_log_that_does_not_read_keeps_no_response_in_the_background_waiting() -> None:
+def test_an_unread_background_stream_does_not_delay_its_response() -> None:
     engine = talkative()
     with ServerThread(build(Settings(), engine)) as url, unread(url, background=True) as connection, httpx.Client() as client:
         received = b""
@@ -365,7 +365,7 @@ def test_a_reader_of_the_log_that_does_not_read_keeps_no_response_in_the_backgro
     assert events[-1]["response"] == response
 
 
-# Streams whose deltas are padded, because the request wants it
+# Streams with padded deltas
 
 
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
@@ -382,7 +382,7 @@ def over_socket(url, request):
 
 
 @pytest.mark.parametrize("ask", [over_http, over_socket])
-def test_deltas_are_padded_to_blocks_and_otherwise_the_same(serve, ask):
+def test_deltas_are_padded_to_blocks_and_otherwise_unchanged(serve, ask):
     with serve(StagedEngine(steps(f"{REASONING}{ANSWER}"))) as url:
         padded, plain = ask(url, PADDED), ask(url, {**PADDED, "stream_options": {}})
     assert check(padded) == []

@@ -1,4 +1,4 @@
-"""WebSocket mode, over real sockets: lanes, limits, continuation, and every way in which a connection ends."""
+"""WebSocket mode over real sockets: lanes, limits, continuation, and every way to end a connection."""
 
 import asyncio
 import gc
@@ -67,7 +67,7 @@ def closing_code(socket):
     return closed.value.rcvd.code
 
 
-def test_a_turn_is_the_stream_of_a_post_one_event_a_frame(url) -> None:
+def test_a_turn_is_a_legal_stream_with_one_event_per_frame(url) -> None:
     with client(url) as socket:
         frames = socket.ask(stream=False)
     assert check(frames) == []
@@ -75,7 +75,7 @@ def test_a_turn_is_the_stream_of_a_post_one_event_a_frame(url) -> None:
     assert all("stream_id" not in frame for frame in frames)
 
 
-def test_turns_follow_one_another_and_continue_what_was_not_stored(url) -> None:
+def test_a_turn_continues_the_latest_unstored_response_of_its_connection(url) -> None:
     missing = (400, "previous_response_id", "previous_response_not_found")
     with client(url) as socket:
         first = socket.ask(store=False)[-1]["response"]
@@ -98,14 +98,14 @@ def test_a_continuation_that_fails_evicts_its_previous_response(url) -> None:
         assert error[2] == "previous_response_not_found"
 
 
-def test_a_request_that_continues_nothing_leaves_the_latest_response_where_it_is(url) -> None:
+def test_a_refused_request_that_continues_nothing_evicts_no_response(url) -> None:
     with client(url) as socket:
         first = socket.ask(store=False)[-1]["response"]["id"]
         assert error_of(socket.ask(model="nobody"))[2] == "model_not_found"
         assert socket.ask(store=False, previous_response_id=first)[-1]["type"] == "response.completed"
 
 
-def test_without_generate_there_is_an_id_and_no_output(url) -> None:
+def test_a_request_with_generate_false_has_an_id_and_no_output(url) -> None:
     with client(url) as socket:
         frames = socket.ask(generate=False, store=False)
         assert [frame["type"] for frame in frames] == ["response.created", "response.in_progress", "response.completed"]
@@ -134,14 +134,14 @@ def test_without_generate_there_is_an_id_and_no_output(url) -> None:
     ],
     ids=repr,
 )
-def test_a_wrong_frame_gets_an_error_and_the_socket_stays_open(url, frame, error) -> None:
+def test_an_invalid_frame_gets_an_error_and_the_socket_stays_open(url, frame, error) -> None:
     with client(url) as socket:
         socket.send(frame)
         assert error_of(socket.turn()) == error
         assert socket.ask()[-1]["type"] == "response.completed"
 
 
-def test_lanes_run_side_by_side_and_each_in_its_order(serve) -> None:
+def test_lanes_run_concurrently_and_each_in_order(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
     with serve(engine) as url, client(url) as socket:
@@ -172,7 +172,7 @@ def test_limits_refuse_one_request_and_leave_the_others(serve) -> None:
         assert [end["stream_id"] for end in socket.ends(2)] == ["a", "a"]
 
 
-def test_a_processed_frame_needs_no_answer(url) -> None:
+def test_a_processed_frame_is_ignored(url) -> None:
     with client(url) as socket:
         socket.send({"type": "response.processed", "response_id": "resp_1"})
         assert socket.ask()[-1]["type"] == "response.completed"
@@ -180,7 +180,7 @@ def test_a_processed_frame_needs_no_answer(url) -> None:
 
 @pytest.mark.parametrize("kind", ["response.processed", "response.append", "session.update", None])
 @pytest.mark.parametrize("stream_id", [None, "a"])
-def test_no_unexpected_frame_fails_the_request_in_flight(serve, kind, stream_id) -> None:
+def test_unexpected_frames_do_not_fail_the_request_in_flight(serve, kind, stream_id) -> None:
     gate = Gate()
     with serve(StagedEngine([gate, *steps(ANSWER)])) as url, client(url) as socket:
         socket.send(STAGED)
@@ -340,7 +340,7 @@ def test_a_write_to_a_closed_socket_leaves_no_traceback(caplog) -> None:
     assert [record.name for record in caplog.records] == ["interlock.serving.http.websocket"]
 
 
-def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(serve) -> None:
+def test_an_expired_connection_finishes_its_response_and_closes(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)])
     with serve(engine, socket_limits=SocketLimits(lifetime=3)) as url, client(url) as socket:
@@ -356,7 +356,7 @@ def test_after_its_lifetime_a_connection_finishes_refuses_and_closes(serve) -> N
         assert closing_code(socket) == 1000
 
 
-def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> None:
+def test_a_shutdown_fails_requests_and_closes_sockets_with_code_1012() -> None:
     gate = Gate()
     server = ServerThread(build(Settings(), StagedEngine([gate])))
     with server as url, client(url) as socket, client(url) as idle:
@@ -371,7 +371,7 @@ def test_a_shutdown_fails_what_runs_and_closes_with_the_code_of_a_restart() -> N
         stopping.join()
 
 
-def test_a_drain_completes_what_runs_fails_new_requests_and_waits_for_no_idle_socket() -> None:
+def test_a_drain_completes_running_requests_and_fails_new_ones() -> None:
     gate = Gate()
     server = ServerThread(build(Settings(drain=600), StagedEngine([gate, step(ANSWER, "stop")])))
     with server as url, client(url) as socket, client(url) as idle:
@@ -391,7 +391,7 @@ def test_a_drain_completes_what_runs_fails_new_requests_and_waits_for_no_idle_so
         stopping.join()
 
 
-def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
+def test_queued_requests_fail_legally_at_a_shutdown() -> None:
     gate = Gate()
 
     server = ServerThread(build(Settings(), StagedEngine([gate])))
@@ -413,7 +413,7 @@ def test_requests_that_have_not_begun_at_a_shutdown_fail_legally() -> None:
         stopping.join()
 
 
-def test_a_socket_needs_the_key_before_it_is_opened(serve) -> None:
+def test_a_websocket_handshake_needs_the_key(serve) -> None:
     with serve(EmbeddedEngine(), api_key=["right"]) as url:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             with pytest.raises(InvalidStatus) as refused, client(url, additional_headers=headers):
@@ -423,7 +423,7 @@ def test_a_socket_needs_the_key_before_it_is_opened(serve) -> None:
             assert socket.ask()[-1]["type"] == "response.completed"
 
 
-def test_a_page_of_another_origin_opens_no_socket(serve) -> None:
+def test_a_websocket_from_a_foreign_origin_is_refused(serve) -> None:
     with serve(EmbeddedEngine(), cors_origin=["https://ours.example"]) as url:
         for origin in ("https://foreign.example", "null", "http://["):
             with pytest.raises(InvalidStatus) as refused, client(url, origin=origin):
@@ -497,11 +497,11 @@ def test_each_request_gets_one_stream_or_one_error(url, frames) -> None:
     assert [check(stream) for stream in ended] == [[]] * len(ended)
 
 
-# What a lane does, in every order of what can happen to it
+# A lane, under every order of its events
 
 
 class Run:
-    """Notes that it was interrupted."""
+    """Records its interruptions."""
 
     def __init__(self):
         self.interruptions = []
@@ -549,7 +549,7 @@ def test_requests_run_one_after_another_in_their_order() -> None:
     assert (numbers(host), host.lane.in_flight) == ([0, 1, 2], 0)
 
 
-def test_a_cancel_and_a_client_that_leaves_interrupt_the_run_of_the_current_request() -> None:
+def test_a_cancel_and_a_close_interrupt_the_current_run() -> None:
     host = Host()
     host.lane.cancel()
     host.ask(0)
@@ -562,7 +562,7 @@ def test_a_cancel_and_a_client_that_leaves_interrupt_the_run_of_the_current_requ
     assert (numbers(host), host.lane.in_flight) == ([0], 0)
 
 
-def test_a_request_that_was_refused_at_once_has_no_run_to_interrupt() -> None:
+def test_cancelling_a_refused_request_does_nothing() -> None:
     host = Host()
     host.ask(0)
     host.lane.cancel()

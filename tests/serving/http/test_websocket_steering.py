@@ -75,7 +75,7 @@ client = partial(socket_client, request=CREATE, kind=Client)
 
 
 def texts(items):
-    """What a model reads, in short."""
+    """The contents of user messages, and the types of other items."""
     return [item["content"] if item.get("role") == "user" else item["type"] for item in items]
 
 
@@ -96,7 +96,7 @@ def started(serve, *scripts, settings=None, **fields):
         yield engine, socket, response_id, gate
 
 
-def test_a_response_ends_after_its_item_and_a_successor_goes_on_with_the_input(serve) -> None:
+def test_a_steered_response_ends_after_its_item_and_a_successor_continues(serve) -> None:
     gate = Gate()
     script = [*steps(REASONING)[:-1], gate, *steps(ANSWER)]
     with started(serve, script, steps(ANSWER), instructions="Be kind.", stream_id="a") as (engine, socket, first, _):
@@ -115,7 +115,7 @@ def test_a_response_ends_after_its_item_and_a_successor_goes_on_with_the_input(s
     assert len(socket.steering()) == 1
 
 
-def test_a_message_is_written_to_its_end_before_the_successor_starts(serve) -> None:
+def test_a_message_is_completed_before_the_successor_starts(serve) -> None:
     gate = Gate()
     script = [*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]]
     with started(serve, script, steps(ANSWER)) as (engine, socket, first, _):
@@ -130,7 +130,7 @@ def test_a_message_is_written_to_its_end_before_the_successor_starts(serve) -> N
     assert ends[1]["previous_response_id"] == ends[0]["id"]
 
 
-def test_a_successor_can_be_steered_and_comes_before_the_queue(serve) -> None:
+def test_a_successor_can_be_steered_and_runs_before_queued_requests(serve) -> None:
     gates = Gate(), Gate()
     scripts = [[gate, *steps(ANSWER)] for gate in gates]
     with started(serve, *scripts, steps(ANSWER)) as (engine, socket, first, _):
@@ -151,7 +151,7 @@ def test_a_successor_can_be_steered_and_comes_before_the_queue(serve) -> None:
 
 
 @pytest.mark.parametrize("continues", [True, False])
-def test_input_waits_while_the_client_runs_a_tool(serve, continues) -> None:
+def test_steering_input_waits_for_the_next_request_while_the_client_runs_a_tool(serve, continues) -> None:
     gate = Gate()
     call = steps(CALL + "<|call|>")
     script = [*call[:-3], gate, *call[-3:]]
@@ -176,7 +176,7 @@ def test_input_waits_while_the_client_runs_a_tool(serve, continues) -> None:
 
 
 @pytest.mark.parametrize(("then", "ending"), [("", ("incomplete", {"reason": "steered"})), (ANSWER, ("completed", None))])
-def test_nothing_waits_for_the_output_of_an_async_tool(serve, then, ending) -> None:
+def test_steering_input_does_not_wait_for_an_async_tool(serve, then, ending) -> None:
     gate = Gate()
     call = steps(CALL + "<|call|>" + ("<|start|>assistant" + then if then else ""))
     scripts = [*call[:-3], gate, *call[-3:]], steps(ANSWER)
@@ -196,7 +196,7 @@ TOO_LONG = "x" * (TEXT.max_length + 1)
 
 
 @pytest.mark.parametrize("own", ["Go on", 5, TOO_LONG], ids=["text", "number", "too long"])
-def test_a_request_that_continues_with_text_or_is_invalid(serve, own) -> None:
+def test_pending_input_joins_a_continuation_or_is_returned_if_it_is_invalid(serve, own) -> None:
     gate = Gate()
     call = steps(CALL + "<|call|>")
     with started(serve, [*call[:-3], gate, *call[-3:]], steps(ANSWER), tools=[FUNCTION]) as (engine, socket, first, _):
@@ -216,7 +216,7 @@ def test_a_request_that_continues_with_text_or_is_invalid(serve, own) -> None:
         assert texts(engine.turns[1].items) == ["Hi", "function_call", "Be quick", "Go on"]
 
 
-def test_a_tool_of_the_server_runs_to_its_end_before_the_successor_starts(serve) -> None:
+def test_an_mcp_call_is_completed_before_the_successor_starts(serve) -> None:
     gate = Gate()
 
     def say(call):
@@ -236,7 +236,7 @@ def test_a_tool_of_the_server_runs_to_its_end_before_the_successor_starts(serve)
 
 
 @pytest.mark.parametrize("end", ["cancel", "fault"])
-def test_input_for_a_response_that_does_not_complete_goes_back(serve, end) -> None:
+def test_steering_input_is_returned_if_the_response_does_not_complete(serve, end) -> None:
     gate = Gate()
     script = [*steps(ANSWER)[:5], gate, EngineError("It broke.")]
     with started(serve, script, steps(ANSWER)) as (_, socket, first, _):
@@ -258,7 +258,7 @@ def test_input_for_a_response_that_does_not_complete_goes_back(serve, end) -> No
     assert [frame["steer"]["id"] for frame in returned] == [frame["steer"]["id"] for frame in socket.steering()[:2]]
 
 
-def test_input_goes_back_if_its_successor_cannot_begin(serve) -> None:
+def test_steering_input_is_returned_if_the_successor_cannot_begin(serve) -> None:
     gate = Gate()
     limits = {"socket_limits": SocketLimits(memory_bytes=3000)}
     script = [*steps(ANSWER)[:5], gate, *steps(" word" * 2000)]
@@ -290,7 +290,7 @@ def test_successors_count_their_memory_once(serve) -> None:
     assert error["message"].endswith("would take more than 40000 bytes of memory.")
 
 
-def test_inputs_of_two_lanes_at_once_stay_in_their_lanes_and_in_their_order(serve) -> None:
+def test_steering_inputs_stay_in_their_lane_and_order(serve) -> None:
     gates = Gate(), Gate()
     engine = StagedEngine(*([*steps(ANSWER)[:5], gate, *steps(ANSWER)[5:]] for gate in gates), steps(ANSWER))
     with serve(engine) as url, client(url) as socket:
@@ -313,7 +313,7 @@ def test_inputs_of_two_lanes_at_once_stay_in_their_lanes_and_in_their_order(serv
         assert texts(turn.items) == [name, "message", *(f"{name}{number}" for number in range(MOST))]
 
 
-def test_a_client_that_leaves_ends_its_steered_response(serve) -> None:
+def test_a_client_that_disconnects_ends_its_steered_response(serve) -> None:
     gate = Gate()
     with started(serve, [*steps(ANSWER)[:5], gate, *steps(ANSWER)], steps(ANSWER)) as (engine, socket, first, _):
         socket.steer(first, "One")
@@ -338,7 +338,7 @@ def test_a_client_that_leaves_ends_its_steered_response(serve) -> None:
         ),
     ],
 )
-def test_invalid_input_goes_back(url, steer_input, message) -> None:
+def test_invalid_steering_input_is_returned(url, steer_input, message) -> None:
     with client(url) as socket:
         socket.steer("resp_1", steer_input)
         frame = socket.until("response.steer.failed")
@@ -355,14 +355,14 @@ def test_invalid_input_goes_back(url, steer_input, message) -> None:
         ({"previous_response_id": 7}, "Missing required parameter: 'previous_response_id'."),
     ],
 )
-def test_an_invalid_frame_is_refused(url, fields, message) -> None:
+def test_an_invalid_steering_frame_is_refused(url, fields, message) -> None:
     with client(url) as socket:
         socket.send({"type": "response.steer", "input": "x"}, **fields)
         frame = socket.until("response.steer.failed")
     assert (frame["error"]["code"], frame["error"]["message"]) == ("invalid_input", message)
 
 
-def test_what_cannot_be_steered_says_why(serve) -> None:
+def test_refused_steering_has_a_code_for_the_reason(serve) -> None:
     gate = Gate()
     limited = [{"type": "compaction", "compact_threshold": 100_000}]
     with started(serve, [gate, *steps(ANSWER)], steps(ANSWER), context_management=limited) as (_, socket, first, _):
@@ -479,7 +479,7 @@ def late_output(response_id, call_id):
     return {"previous_response_id": response_id, "input": [output]}
 
 
-def called(events):
+def call_id_of(events):
     """The id of the call in a stream."""
     return next(
         each["item"]["call_id"] for each in events if each["type"] == "response.output_item.added" and "call_id" in each["item"]
@@ -503,7 +503,7 @@ def is_over(number, frames):
 
 
 def action(number, frames):
-    """The frame that disturbs a response, of which these frames have come; None for one that is left alone."""
+    """The frame that disturbs a response, given its frames so far; None if it is left alone."""
     response_id, stream_id = frames[0]["response"]["id"], f"{number}"
     match kind_of(number):
         case "steer":
@@ -511,7 +511,7 @@ def action(number, frames):
         case "cancel":
             return {"type": "response.cancel", "stream_id": stream_id}
         case "late":
-            return {**CREATE_ASYNC, "stream_id": stream_id, **late_output(response_id, called(frames))}
+            return {**CREATE_ASYNC, "stream_id": stream_id, **late_output(response_id, call_id_of(frames))}
         case _:
             return None
 
@@ -530,7 +530,7 @@ def judge(number, frames, prompts):
 
 @pytest.mark.parametrize("stride", [1, 7, -1])
 @pytest.mark.parametrize("place", [0, COUNT // 2])
-def test_lanes_that_are_steered_cancelled_and_answered_late_at_once_stay_legal_and_lose_nothing(serve, stride, place) -> None:
+def test_lanes_steered_cancelled_and_answered_late_at_once_lose_nothing(serve, stride, place) -> None:
     engine, lanes, names = Crowd(), {f"{number}": [] for number in range(COUNT)}, {}
     limits = {"keep_alive": 0.02, "socket_limits": SocketLimits(in_flight=2 * COUNT)}
     with serve(engine, **limits) as url, connect(url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE) as socket:
@@ -540,7 +540,7 @@ def test_lanes_that_are_steered_cancelled_and_answered_late_at_once_stay_legal_a
                 frame = loads(socket.recv(timeout=PATIENCE))
                 if frame["type"] == "response.created":
                     names[frame["response"]["id"]] = frame["stream_id"]
-                # What is sent back of a response that has left its lane only names the response.
+                # A frame that returns input for an ended response has its id, but no lane.
                 lanes[frame.pop("stream_id", None) or names[frame["steer"]["previous_response_id"]]].append(frame)
 
         for number in range(COUNT):
@@ -557,7 +557,7 @@ def test_lanes_that_are_steered_cancelled_and_answered_late_at_once_stay_legal_a
         judge(int(name), each, engine.prompts)
 
 
-def test_background_responses_that_are_cancelled_and_answered_late_at_once_stay_legal(serve) -> None:
+def test_background_responses_cancelled_and_answered_late_at_once_stay_legal(serve) -> None:
     engine = Crowd()
 
     async def race(url):
@@ -574,7 +574,7 @@ def test_background_responses_that_are_cancelled_and_answered_late_at_once_stay_
                         return (await client.post(f"/responses/{response_id}/cancel")).json()["status"]
                     case "late":
                         started = bodies((await client.get(f"/responses/{response_id}?stream=true")).content)
-                        return (await create(**late_output(response_id, called(started))))["status"]
+                        return (await create(**late_output(response_id, call_id_of(started))))["status"]
                     case _:
                         return "completed"
 
