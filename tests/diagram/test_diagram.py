@@ -48,12 +48,12 @@ FAMILIES = [family(name, DEFAULT_REASONING[name]) for name in SYNTAXES]
 STYLES = ("keys", "json", "envelope", "literal")
 CALLS = {style: picture_of_call([read for read in FAMILIES if read.style == style]) for style in STYLES}
 DRAWN = {**stream_graphs(), **process_graphs(), **CALLS, "text": picture_of_text(FAMILIES), "literals": picture_of_literals()}
-"""Every machine of which the documentation has a picture."""
+"""Every graph that the documentation has as a picture."""
 
 GRAPHS = {**DRAWN, "framing": FRAMING, **HOSTS}
 
 LARGE = {"reasoning", "turns", "default turns", "background", "default background", "default stored", "text", *STYLES, "literals"}
-"""The machines whose layout takes a second or more."""
+"""The graphs whose layout takes a second or more."""
 
 every_graph = pytest.mark.parametrize(
     "graph", [pytest.param(graph, id=name, marks=[pytest.mark.long] if name in LARGE else []) for name, graph in GRAPHS.items()]
@@ -62,7 +62,7 @@ every_graph = pytest.mark.parametrize(
 
 @cache
 def laid_out(graph):
-    """The layout, which is slow, computed once."""
+    """Return the layout, which is slow to compute, from a cache."""
     return lay_out(graph)
 
 
@@ -87,7 +87,7 @@ def rows(graph):
     )
 
 
-def test_the_graph_of_a_function_call() -> None:
+def test_draw_returns_the_graph_of_a_lifecycle() -> None:
     added, done = "response.output_item.added", "response.output_item.done"
     delta, whole = (f"response.function_call_arguments.{end}" for end in ("delta", "done"))
     assert draw(LIFECYCLES["function_call"]) == Graph(
@@ -114,7 +114,7 @@ def test_a_graph_holds_each_edge_of_its_lifecycle_once(name) -> None:
     assert rows(GRAPHS[name]) == sorted(declared)
 
 
-def test_triggers_with_equal_effects_share_a_label_and_edges_between_two_states_share_a_line() -> None:
+def test_edges_between_two_states_share_a_line_and_equal_effects_a_label() -> None:
     graph = graph_of("g", "a", [("a", "x", "b", ("e",)), ("a", "y", "b", ()), ("a", "cut", "b", ("e",)), ("b", "x", "b", ())])
     assert graph.edges == (
         DrawnEdge("a", "b", (Label(("x", "cut"), ("e",)), Label(("y",)))),
@@ -183,7 +183,7 @@ def test_a_final_state_reached_without_effects_is_dropped() -> None:
         ("append", "append"),
     ],
 )
-def test_a_label_leaves_out_prefixes(event, short) -> None:
+def test_a_label_omits_the_common_prefixes_of_events(event, short) -> None:
     assert GRAPHS["mcp_call"].short(event) == short
 
 
@@ -201,7 +201,7 @@ def test_a_label_is_broken_between_words() -> None:
 
 
 @every_graph
-def test_json_has_everything_that_the_graph_has(graph) -> None:
+def test_json_has_all_data_of_the_graph(graph) -> None:
     document = json.loads(RENDERERS["json"](graph))
     assert document["name"] == graph.name
     assert [GraphNode(node["name"], NodeRole(node["role"])) for node in document["nodes"]] == list(graph.nodes)
@@ -219,7 +219,7 @@ def test_json_has_everything_that_the_graph_has(graph) -> None:
     assert tuple(document["triggers"].items()) == graph.triggers
 
 
-# One state of "text" stands for many, whose edges on `text` differ.
+# One state of the graph "text" represents many, whose edges on `text` differ.
 @each("graph", [pytest.param(graph, id=name) for name, graph in GRAPHS.items() if name != "text"])
 def test_a_configuration_for_xstate_has_every_edge_in_every_state(graph) -> None:
     machine = json.loads(RENDERERS["xstate"](graph))
@@ -315,7 +315,7 @@ def test_mermaid_draws_a_label_as_a_node_and_a_region_as_a_subgraph() -> None:
 
 
 @every_graph
-def test_the_picture_is_xml_with_every_edge_in_wire_names(graph) -> None:
+def test_the_picture_has_a_title_and_the_words_of_every_edge(graph) -> None:
     root = picture(graph)
     space = "{http://www.w3.org/2000/svg}"
     titles = [title.text for title in root.findall(f"{space}g/{space}title")]
@@ -348,7 +348,7 @@ def test_no_two_lines_overlap(graph) -> None:
 
 
 @every_graph
-def test_everything_is_inside_the_picture(graph) -> None:
+def test_every_box_is_inside_the_picture(graph) -> None:
     width, height = map(int, picture(graph).attrib["viewBox"].split()[2:])
     layout = laid_out(graph)
     boxes = [state.box for state in layout.states] + [label.box for label in layout.labels] + [*layout.frames.values()]
@@ -362,7 +362,7 @@ def test_every_picture_fits_on_a_screen() -> None:
 
 
 @every_graph
-def test_a_frame_has_the_states_of_its_region_inside_and_no_other(graph) -> None:
+def test_a_frame_contains_exactly_the_states_of_its_region(graph) -> None:
     layout = laid_out(graph)
     boxes = {state.node.name: state.box for state in layout.states}
     for region in graph.regions:
@@ -415,7 +415,7 @@ def test_crossed_lines_have_a_gap_and_joined_lines_have_none() -> None:
     assert drawn[: sum(map(len, merged)) * 2] == [kind for lines in merged for kind in ("halo", "line") for _ in lines]
 
 
-def test_a_picture_has_the_colours_of_dark_pages_for_the_same_rules() -> None:
+def test_the_styles_for_dark_pages_have_the_same_rules_and_other_colours() -> None:
     light, dark = re.search(
         r"(\ntext { fill.*?)@media \(prefers-color-scheme: dark\) {(.*?)}\n</style>", to_svg(FRAMING), re.DOTALL
     ).groups()
@@ -439,7 +439,7 @@ def test_lines_that_overlap_are_worse_than_lines_that_cross() -> None:
     assert untidiness(layout(level, ((11, 5), (20, 5)))) == 0
 
 
-def test_states_at_the_right_make_room_for_one_another() -> None:
+def test_states_beside_the_main_path_do_not_overlap() -> None:
     assert list(_spread([(300, 36), (310, 36), (900, 36)])) == [278, 332, 900]
     assert list(_spread([(0, 36)])) == [76]  # never in the title
 
@@ -460,7 +460,7 @@ def test_the_main_path_is_the_shortest_normal_path_to_an_end_or_all_states() -> 
     assert FRAMING.main_path == ("between", "header", "content")
 
 
-def test_detours_stand_beside_the_main_path() -> None:
+def test_states_off_the_main_path_stand_beside_it() -> None:
     boxes = {state.node.name: state.box for state in laid_out(GRAPHS["message"]).states}
     way = {boxes[name].x for name in GRAPHS["message"].main_path}
     beside = {boxes[name].x for name in ("refusal", "in_progress", "dropped", "incomplete")}
@@ -490,7 +490,7 @@ def test_the_key_explains_the_effects_of_a_picture() -> None:
     assert ">Begin</text>" not in drawn
 
 
-def test_a_table_of_enums_explains_itself():
+def test_the_graph_of_a_table_of_enums_has_the_docstrings_as_its_key():
     graph = draw(Table("g", "a", [Edge("a", Act.BEGIN, "a", [Act.NOTE])]))
     assert (graph.triggers, graph.key) == (key_of(Act), key_of(Act))
     assert (GRAPHS["message"].triggers, GRAPHS["message"].key) == ((), ())
@@ -519,7 +519,7 @@ def test_a_state_whose_name_has_spaces_is_one_word_in_mermaid():
     ]
 
 
-def test_in_a_crowded_picture_only_near_lines_change_places() -> None:
+def test_in_a_crowded_picture_only_nearby_lines_are_swapped() -> None:
     row = tuple(range(8))
     assert len({*_orders(row, is_crowded=False)}) > len({*_orders(row, is_crowded=True)}) == 25
     assert all(abs(place - line) <= 5 for order in _orders(row, is_crowded=True) for place, line in enumerate(order))
@@ -529,6 +529,6 @@ def test_in_a_crowded_picture_only_near_lines_change_places() -> None:
     ("name", "explained"),
     [("message", ["annotate", "cut", "dropped", "pad", "refuse", "split"]), ("response", ["cut", "silence"])],
 )
-def test_the_legend_explains_what_the_picture_has(name, explained):
+def test_the_legend_explains_only_marks_of_the_picture(name, explained):
     drawn = to_svg(stream_graphs()[name])
     assert sorted(re.findall(r'<text class="event" font-weight="700" [^>]*>(\w+)</text>', drawn)) == explained

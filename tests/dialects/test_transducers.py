@@ -1,4 +1,4 @@
-"""The transducers: every stream of Messages and Chat Completions is legal, whole, and the same on the fast path."""
+"""The transducers: every stream of Messages and Chat Completions is legal, complete, and the same on the fast path."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ USAGE = deltas.Usage(input_tokens=9, cached_tokens=4, output_tokens=3, reasoning
 
 
 def driven(*changes_, writer=None, usage=USAGE):
-    """The entries of a response, from deltas in turns; a function among them makes deltas of the driver."""
+    """Return the entries of a response to deltas; a function among them makes deltas from the driver."""
     driver = ResponseDriver({"model": "m"}, writer=writer or EntryWriter(), ids=SequentialIds(), clock=lambda: 7)
     entries = driver.feed([deltas.Start()])
     for change in changes_:
@@ -115,7 +115,7 @@ SCRIPTS = {
 
 
 @each("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_every_script_is_legal_in_both_apis_and_the_same_on_the_fast_path(script):
+def test_every_script_is_legal_in_both_apis_and_equal_on_the_fast_path(script):
     entries, events = driven(*script), driven(*script, writer=EventWriter())
     assert check_messages(messages(entries)) == []
     assert check_chat(chat(entries, usage=True), usage=True) == []
@@ -134,7 +134,7 @@ def test_every_recording_is_legal_in_both_apis(path, size):
 
 
 @each("path", RECORDINGS.values(), ids=RECORDINGS)
-def test_a_whole_answer_does_not_depend_on_the_chunks(path):
+def test_a_complete_answer_does_not_depend_on_the_chunks(path):
     recording = read(path)
     wholes = []
     for size in (1, 1000):
@@ -144,7 +144,7 @@ def test_a_whole_answer_does_not_depend_on_the_chunks(path):
     assert wholes[0] == wholes[1]
 
 
-def test_reasoning_and_calls_in_messages():
+def test_messages_has_blocks_for_reasoning_and_calls():
     counts = {"input_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 4, "output_tokens": 3}
     absent = dict.fromkeys(("cache_creation", "server_tool_use", "service_tier", "inference_geo"))
     usage, nothing = (
@@ -179,7 +179,7 @@ def test_reasoning_and_calls_in_messages():
     ]
 
 
-def test_reasoning_that_the_client_omits_is_only_its_signature():
+def test_omitted_reasoning_has_only_a_signature_delta():
     kinds = [body["delta"]["type"] for body in messages(driven(*THINK), thinks=False) if body["type"] == "content_block_delta"]
     assert kinds == ["signature_delta"]
 
@@ -203,7 +203,7 @@ def test_a_result_waits_until_the_open_block_ends():
     ]
 
 
-def test_calls_of_the_server_and_their_results():
+def test_hosted_calls_are_followed_by_their_results_in_messages():
     assert whole(*SCRIPTS["mcp"])["content"] == [
         {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "t", "server_name": "s", "input": {"q": 2}},
         {
@@ -227,7 +227,7 @@ def test_calls_of_the_server_and_their_results():
     ]
 
 
-def test_a_failed_server_call_has_a_result_with_the_error():
+def test_a_failed_hosted_call_has_a_result_with_the_error():
     assert whole(*SCRIPTS["mcp that fails"])["content"][1]["is_error"] is True
     assert whole(*SCRIPTS["code that fails"])["content"][1]["content"]["return_code"] == 1
     assert whole(*SCRIPTS["search that fails"])["content"][1]["content"] == {
@@ -246,7 +246,7 @@ def test_a_failed_server_call_has_a_result_with_the_error():
         ("arguments that are broken", [("tool_use", {}), ("tool_use", {"a": 1})]),
     ],
 )
-def test_arguments_of_every_kind_in_messages(script, content):
+def test_each_kind_of_arguments_has_its_blocks_in_messages(script, content):
     assert [(each["type"], each.get("input", each.get("text"))) for each in whole(*SCRIPTS[script])["content"]] == content
 
 
@@ -264,14 +264,14 @@ def test_arguments_of_every_kind_in_messages(script, content):
         ('{"a": 1]', {"a": 1}),
     ],
 )
-def test_the_whole_answer_has_the_complete_members_of_a_cut_input(arguments, shown):
+def test_a_truncated_input_has_its_complete_members(arguments, shown):
     (block,) = whole(CALL[0], arguments, deltas.EndTurn("cut"))["content"]
     assert block["input"] == shown
 
 
 @each("end", [[deltas.Close()], [deltas.EndTurn("cut")], [deltas.Close(), *CALL]], ids=["closed", "cut", "another call"])
 @each("arguments", ['{"city":"Ber]', '{"city":"Berlin"]', "{city}", "{}{}", "{", '{"a": 1'])
-def test_a_call_whose_json_is_broken_is_a_block_that_cannot_run_in_the_stream_and_in_the_whole_answer(arguments, end):
+def test_a_call_with_invalid_json_ends_with_max_tokens_in_messages(arguments, end):
     events = messages(driven(CALL[0], *arguments, *end))
     message = whole(CALL[0], *arguments, *end)
     begun = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
@@ -279,7 +279,7 @@ def test_a_call_whose_json_is_broken_is_a_block_that_cannot_run_in_the_stream_an
     assert events[-2]["delta"]["stop_reason"] == message["stop_reason"] == "max_tokens"
 
 
-def test_a_message_has_the_tokens_of_its_start_until_they_are_counted():
+def test_a_message_has_its_estimated_input_tokens_until_they_are_counted():
     def counts(usage):
         transducer = MessagesTransducer()
         transducer.input_tokens = 7
@@ -293,7 +293,7 @@ def test_a_message_has_the_tokens_of_its_start_until_they_are_counted():
     ("arguments", "sent"),
     [("", "{}"), (" ", "{}"), ("null", "{}"), (" null\n", "{}"), (" n", " n"), (" nul1", " nul1"), (" {}", " {}")],
 )
-def test_arguments_that_are_blank_or_null_are_an_empty_object(arguments, sent):
+def test_blank_or_null_arguments_are_an_empty_object(arguments, sent):
     for opening in (CALL[0], MCP[0]):
         events = driven(opening, *arguments, deltas.Close(), run, writer=EventWriter())
         assert "".join(each.delta for each in events if hasattr(each, "delta")) == sent
@@ -318,7 +318,7 @@ def test_arguments_that_are_blank_or_null_are_an_empty_object(arguments, sent):
         ("arguments that are broken", "max_tokens", "tool_calls"),
     ],
 )
-def test_the_reason_of_an_end_in_both_apis(script, stop_reason, finish_reason):
+def test_each_ending_has_its_reason_in_both_apis(script, stop_reason, finish_reason):
     assert whole(*SCRIPTS[script])["stop_reason"] == stop_reason
     assert chat(driven(*SCRIPTS[script]))[-1]["choices"][0]["finish_reason"] == finish_reason
 
@@ -333,7 +333,7 @@ def test_the_reason_of_an_end_in_both_apis(script, stop_reason, finish_reason):
         ("cancel", "end_turn"),
     ],
 )
-def test_a_stop_sequence_is_the_reason_unless_the_client_has_a_call_to_run(script, reason):
+def test_a_stop_sequence_yields_to_calls_limits_and_cancellation(script, reason):
     message = whole(*SCRIPTS[script], stop_sequence="END")
     assert (message["stop_reason"], message["stop_sequence"]) == (reason, "END" if reason == "stop_sequence" else None)
     transducer = MessagesTransducer()
@@ -357,7 +357,7 @@ def test_a_stop_sequence_is_the_reason_unless_the_client_has_a_call_to_run(scrip
         ("mcp", {"role": "assistant", "content": ""}),
     ],
 )
-def test_the_first_chunk_has_a_text_only_if_the_answer_begins_with_one(script, first):
+def test_the_first_chunk_has_null_content_before_a_call_a_refusal_or_reasoning(script, first):
     assert chat(driven(*SCRIPTS[script]))[0]["choices"][0]["delta"] == first
 
 
@@ -365,7 +365,7 @@ def test_a_named_function_that_is_truncated_ends_with_length_in_chat():
     assert chat(driven(*SCRIPTS["cut call"]), names_function=True)[-1]["choices"][0]["finish_reason"] == "length"
 
 
-def test_a_whole_completion_has_the_input_of_a_custom_tool():
+def test_a_complete_chat_completion_has_the_input_of_a_custom_tool():
     transducer = ChatTransducer()
     completion = fold_chat([made for event in driven(*CALL, *CUSTOM, writer=EventWriter()) for made in transducer.feed(event)])
     assert as_json(completion.choices[0].message.tool_calls) == [
@@ -402,7 +402,7 @@ def test_a_failed_response_ends_with_an_error_in_both_apis():
         ("rate_limit_exceeded", "Slowly.", "rate_limit_error", "Slowly.", "rate_limit_exceeded"),
     ],
 )
-def test_an_error_that_the_client_caused_says_so_in_both_apis(code, text, kind, message, chat_code):
+def test_an_error_of_the_client_has_its_type_in_both_apis(code, text, kind, message, chat_code):
     entries = driven(deltas.Fault(code, text))
     assert messages(entries)[-1]["error"] == {"type": kind, "message": message}
     error = {"message": text, "type": "invalid_request_error", "param": None, "code": chat_code}
@@ -420,7 +420,7 @@ def test_a_fork_does_not_change_the_original(make):
         assert transducer.encode(entries[place:]) == make().encode(entries)[len(before) :]
 
 
-def test_calls_and_usage_in_chat():
+def test_chat_chunks_have_the_calls_and_the_usage():
     chunks = chat(driven(*CALL, *CUSTOM), usage=True)
     assert [call for chunk in chunks[:-1] for call in chunk["choices"][0]["delta"].get("tool_calls", [])] == [
         {"index": 0, "id": "call_a", "type": "function", "function": {"name": "f", "arguments": ""}},
@@ -441,19 +441,19 @@ def test_calls_and_usage_in_chat():
     )
 
 
-def test_log_probabilities_in_chat_only_if_the_client_wants_them():
+def test_chat_has_log_probabilities_only_if_the_client_requests_them():
     entry = {"token": "Hi", "bytes": [72, 105], "logprob": -0.5, "top_logprobs": []}
     entries = driven(deltas.Open("message"), deltas.Text("Hi", (entry,)), deltas.Close())
     assert chat(entries, logprobs=True)[1]["choices"][0]["logprobs"] == {"content": [entry], "refusal": None}
     assert chat(entries)[1]["choices"][0]["logprobs"] is None
 
 
-def test_a_response_with_uncounted_usage_has_null():
+def test_unknown_usage_is_zero_in_messages_and_null_in_chat():
     assert messages(driven(*SAY, lambda _: [deltas.EndTurn("stop", None)], usage=None))[-2]["usage"]["output_tokens"] == 0
     assert chat(driven(*SAY, usage=None), usage=True)[-1]["usage"] is None
 
 
-def test_encrypted_reasoning_in_chat_has_an_index_and_no_text():
+def test_encrypted_reasoning_in_chat_has_an_index_and_its_data():
     sealed = SCRIPTS["sealed"]
     deltas_of = [choice["delta"] for body in chat(driven(*sealed, *sealed)) for choice in body["choices"]]
     details = [delta["reasoning_details"] for delta in deltas_of if "reasoning_details" in delta]
@@ -463,7 +463,7 @@ def test_encrypted_reasoning_in_chat_has_an_index_and_no_text():
     assert as_json(folded.choices[0].message)["reasoning_details"] == details[0]
 
 
-def test_a_stream_ends_once():
+def test_a_chat_stream_has_one_end_marker():
     transducer = ChatTransducer()
     assert transducer.encode(driven(*SAY)).endswith(b"}\n\ndata: [DONE]\n\n")
     assert (transducer.has_ended, transducer.encode([])) == (True, b"")
@@ -488,7 +488,7 @@ def test_an_effect_with_a_wrong_argument_raises(transducer):
 
 
 def fates(table, make, check, fold):
-    """Whether each mutation of a table is refused, caught by a script, or survives."""
+    """Yield each accepted mutation of a table, and whether a script catches it."""
     streams = [driven(*script, writer=EventWriter()) for script in SCRIPTS.values()]
     expected = [dumps(fold([made for one in [make()] for event in stream for made in one.feed(event)])) for stream in streams]
     for place, edge in enumerate(table.edges):
@@ -529,10 +529,10 @@ EQUIVALENT = {
         (CHAT, ChatTransducer, check_chat, fold_chat),
     ],
 )
-def test_no_mutation_of_a_table_survives(table, make, check, fold):
+def test_only_equivalent_mutations_of_a_table_survive(table, make, check, fold):
     assert {change for change, was_caught in fates(table, make, check, fold) if not was_caught} <= EQUIVALENT
 
 
-def test_every_effect_is_used():
+def test_both_tables_use_every_effect():
     assert {effect for edge in MESSAGES.edges for effect in edge.effects} == {*MessagesEffect}
     assert {effect for edge in CHAT.edges for effect in edge.effects} == {*ChatEffect}

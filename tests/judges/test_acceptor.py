@@ -1,4 +1,4 @@
-"""The acceptor against the corpus, stream by stream and rule by rule; against the oracle it is held in `test_agreement`."""
+"""The acceptor on each stream of the corpus, and rule by rule; `test_agreement` compares it with the oracle."""
 
 import copy
 
@@ -31,12 +31,12 @@ def test_a_legal_stream_has_no_finding(name):
 
 
 @each("name", LEGAL)
-def test_a_legal_stream_has_no_finding_in_the_other_dialect(name):
+def test_a_legal_stream_has_no_finding_in_open_responses(name):
     assert findings([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
 
 
 @each("name", LEGAL)
-def test_every_tail_of_a_legal_stream_has_no_finding(name):
+def test_no_tail_of_a_legal_stream_has_a_finding(name):
     for cut in range(1, len(LEGAL[name])):
         assert findings(LEGAL[name][cut:], first_sequence_number=cut) == []
         assert findings(LEGAL[name][cut:], first_sequence_number=None) == []
@@ -51,7 +51,7 @@ def test_a_stream_that_begins_with_0_counts_as_complete():
     assert summaries(dropped("message", 1), first_sequence_number=None) == [("R1", 1, "comes before the stream has opened")]
 
 
-def test_a_finding_has_its_place_the_received_event_and_the_legal_ones():
+def test_a_finding_has_its_place_the_received_event_and_the_expected_events():
     assert findings(dropped("function-call", 5)) == [
         Finding(
             rule="R10",
@@ -113,7 +113,7 @@ def test_one_error_is_reported_once(bodies, findings):
     assert without_shapes == findings
 
 
-def test_a_wrong_id_in_every_event_is_found_once():
+def test_a_wrong_id_in_every_event_is_reported_once():
     bodies = copy.deepcopy(LEGAL["message"])
     for body in bodies:
         if "item_id" in body:
@@ -121,12 +121,12 @@ def test_a_wrong_id_in_every_event_is_found_once():
     assert summaries(bodies) == [("R7", 3, "item_id is 'msg_9', but that of item 0 is 'msg_0'")]
 
 
-def test_numbers_that_skip_go_on_from_there():
+def test_a_gap_in_the_sequence_numbers_is_reported_once():
     bodies = [{**body, "sequence_number": place + 3 * (place > 4)} for place, body in enumerate(LEGAL["message"])]
     assert summaries(bodies) == [("R2", 5, "sequence_number is 8 instead of 5")]
 
 
-def test_a_wrong_number_is_found_on_the_fast_path():
+def test_a_wrong_sequence_number_is_reported_on_the_fast_path():
     numbers = {6: 9, 7: 10, 8: 7, **{place: place - 1 for place in range(9, 16)}}
     bodies = stream(message(0, *text_part(0, *"abcdefgh")))
     bodies = [{**body, "sequence_number": numbers.get(place, place)} for place, body in enumerate(bodies)]
@@ -149,7 +149,7 @@ def test_an_unreadable_event_causes_no_findings_in_later_events():
     assert [one for place in range(1, len(bodies)) for one in acceptor.feed(bodies[place])] == []
 
 
-def test_interleaved_items_are_found_unless_permitted():
+def test_interleaved_items_break_r10_unless_permitted():
     bodies = BROKEN["R10-two-items-at-once"]
     assert {one.rule for one in findings(bodies)} == {"R10"}
     assert findings(bodies, permissive=True) == []
@@ -160,7 +160,7 @@ def test_calls_may_wait_while_another_item_is_written():
     assert findings(stream([*waiting[:4], *message(1, *text_part(0, "hi")), *waiting[4:]])) == []
 
 
-def test_an_event_before_added_is_found_and_its_item_is_still_judged():
+def test_an_item_without_an_added_event_is_reported_once():
     bodies = numbered([body for body in LEGAL["function-call"] if body["type"] != "response.output_item.added"])
     assert [(one.rule, one.item) for one in findings(bodies)] == [("R7", "fc_0"), ("R7", "fc_1")]
 
@@ -184,17 +184,17 @@ def test_an_item_at_a_taken_index_is_still_judged():
     assert {one.rule for one in findings(bodies)} == {"R7", "R13"}
 
 
-def test_an_event_without_an_index_is_only_malformed():
+def test_an_event_without_an_index_breaks_only_r14():
     for name in ("response.output_item.added", "response.output_text.delta"):
         bodies = stream([{"type": name}])
         assert {one.rule for one in findings(bodies)} == {"R14"}
 
 
-def test_the_events_of_items_without_a_lifecycle_are_found():
+def test_an_event_that_the_api_lacks_breaks_r14():
     assert summaries(stream([{"type": "response.audio.done"}])) == [("R14", 2, "the API has no event 'response.audio.done'")]
 
 
-def test_an_item_after_an_error_event_is_found():
+def test_an_item_after_an_error_event_breaks_r4():
     assert ("R4", 3, "an item begins after an error event") in summaries(BROKEN["R4-item-after-error-event"])
 
 
@@ -244,18 +244,18 @@ def test_a_response_may_fail_before_it_has_items():
     assert findings(stream([], **FAILED)) == []
 
 
-def test_unknown_kinds_of_item_are_found_and_followed():
+def test_an_unknown_kind_of_item_breaks_only_r14():
     bodies = stream(item(0, {"type": "telepathy", "id": "t_0"}, {}, ("web_search_call.searching", {})))
     assert {(one.rule, one.message) for one in findings(bodies)} == {("R14", "the API has no item of type 'telepathy'")}
 
 
-def test_usage_with_non_numbers_does_not_add_up():
+def test_a_wrong_total_of_tokens_breaks_r13():
     bodies = copy.deepcopy(LEGAL["message"])
     bodies[-1]["response"]["usage"]["total_tokens"] = 19
     assert summaries(bodies) == [("R13", 10, "usage does not add up: 11 and 7 are not 19")]
 
 
-def test_a_long_text_is_hashed_and_still_compared():
+def test_a_long_text_is_hashed_and_compared():
     pieces = [f"{number} " for number in range(10_000)]
     whole = "".join(pieces)
     for whole_text, wrong in [
@@ -273,7 +273,7 @@ def test_a_long_text_is_hashed_and_still_compared():
         assert text.compare(whole_text) is None
 
 
-def test_the_first_full_text_without_its_deltas_is_accepted():
+def test_the_first_full_text_is_accepted_if_its_deltas_are_incomplete():
     text = TextDigest(complete=False)
     text.add("end")
     assert text.compare("whole") is None
@@ -294,7 +294,7 @@ def test_logprobs_are_compared_token_by_token_and_rebuild_their_text():
     assert LogprobsDigest().rebuild("anything")
 
 
-def test_digests_ignore_how_a_value_is_written():
+def test_equal_json_values_have_equal_digests():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -308,7 +308,7 @@ def test_digests_ignore_how_a_value_is_written():
 
 
 @each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
-def test_an_automaton_accepts_the_events_of_every_edge(lifecycle):
+def test_the_automaton_of_a_lifecycle_accepts_the_events_of_every_edge(lifecycle):
     automaton = LifecycleAutomaton(lifecycle)
     assert automaton.events == {str(emission) for edge in lifecycle.edges for emission in edge.effects}
     for edge in lifecycle.edges:
@@ -322,7 +322,7 @@ def test_an_automaton_accepts_the_events_of_every_edge(lifecycle):
 
 
 def with_unknown(name, unknown, before):
-    """A legal stream with an unknown event before the event of a name."""
+    """Return a legal stream with an unknown event before the first event of a type."""
     place = next(at for at, body in enumerate(LEGAL[name]) if body["type"] == before)
     return numbered([*LEGAL[name][:place], {"output_index": 0, **unknown}, *LEGAL[name][place:]])
 
@@ -332,7 +332,7 @@ def test_an_unknown_event_after_done_breaks_r7():
     assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged"), ("R7", "error")}
 
 
-def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
+def test_an_unknown_event_of_a_known_kind_is_only_not_judged():
     unknown = {"type": "response.code_interpreter_call.dreaming"}
     bodies = with_unknown("code", unknown, "response.code_interpreter_call.interpreting")
     assert {(one.rule, one.severity) for one in findings(bodies)} == {("R14", "not_judged")}
@@ -348,7 +348,7 @@ def test_an_unknown_event_of_a_known_kind_may_stand_for_the_known_ones():
         ),
     ],
 )
-def test_illegal_contents_of_an_item_are_found(bodies, fault):
+def test_invalid_contents_of_an_item_are_reported(bodies, fault):
     assert fault in summaries(bodies)
 
 
@@ -359,7 +359,7 @@ def test_illegal_contents_of_an_item_are_found(bodies, fault):
         (6, "item", {"action": {"commands": ["pwd"]}}, ("R9", 6, "the item's commands are not the 1 that were done")),
     ],
 )
-def test_a_command_with_a_wrong_index_or_text_is_found(place, field, value, fault):
+def test_a_command_with_a_wrong_index_or_text_is_reported(place, field, value, fault):
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     assert findings(bodies) == []

@@ -82,7 +82,7 @@ def rules(events):
         [FAILED],
     ],
 )
-def test_legal_messages(events):
+def test_legal_messages_break_no_rule(events):
     assert rules(events) == []
 
 
@@ -147,16 +147,16 @@ def test_legal_messages(events):
         ("M14", [START, *block(0, "text", text=""), *ended()]),
     ],
 )
-def test_broken_messages(rule, events):
+def test_each_broken_stream_of_messages_breaks_its_rule(rule, events):
     assert rule in rules(events)
 
 
-def test_a_response_that_ends_in_an_unfinished_call_needs_no_reason():
+def test_messages_with_an_unfinished_call_may_end_with_end_turn():
     cut = block(0, "tool_use", {"type": "input_json_delta", "partial_json": '{"a'}, id="t", name="f", input={})
     assert rules([START, *cut, *ended()]) == []
 
 
-def test_judging_goes_on_after_an_error() -> None:
+def test_the_oracles_report_errors_after_the_first_one() -> None:
     broken = block(0, "poem", id=5)
     wrong = [*changed(changed(changed(CALL, 0, index=1), 1, index=1), 2, index=5)]
     assert rules([START, *broken, *wrong, *ended("stop")]) == ["M2", "M2", "M2", "M3", "M8"]
@@ -169,7 +169,7 @@ def test_judging_goes_on_after_an_error() -> None:
     assert [each.rule for each in check_chat(chunks) if not each.deviation] == ["C6", "C2", "C4"]
 
 
-def test_an_unknown_block_and_event_are_deviations_and_their_order_is_judged() -> None:
+def test_an_unknown_block_and_an_unknown_event_are_deviations() -> None:
     poem = block(0, "poem", {"type": "poem_delta"})
     found = check_messages([START, {"type": "message_sung"}, *poem, *ended()])
     assert [(each.rule, each.deviation) for each in found] == [("M12", "unknown-message-event"), ("M3", "unknown-block")]
@@ -216,7 +216,7 @@ USAGE = {**chunk(usage={"total_tokens": 1}), "choices": []}
         ([ROLE, chunk(finish_reason="stop"), USAGE, {**chunk(moderation={}), "choices": []}], True),
     ],
 )
-def test_legal_chat(chunks, usage):
+def test_legal_chat_streams_break_no_rule(chunks, usage):
     assert check_chat(chunks, usage=usage) == []
 
 
@@ -255,11 +255,11 @@ def test_legal_chat(chunks, usage):
         ("C8", [{"error": {"message": "No"}}, ROLE, chunk(finish_reason="stop")]),
     ],
 )
-def test_broken_chat(rule, chunks):
+def test_each_broken_chat_stream_breaks_its_rule(rule, chunks):
     assert rule in [finding.rule for finding in check_chat(chunks)]
 
 
-def test_the_usage_of_a_chat_stream_is_requested_counted_once_and_last():
+def test_the_usage_of_a_chat_stream_comes_once_and_last_if_requested():
     counted = {**chunk(), "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
     said = [chunk({"role": "assistant", "content": "Hi"}), chunk({}, "stop")]
     found = [
@@ -274,12 +274,12 @@ def test_the_usage_of_a_chat_stream_is_requested_counted_once_and_last():
     assert found == [[("C5", "")], [("C5", "")], [("C5", "usage-again")], [("C5", "")]]
 
 
-def test_an_error_beside_the_last_choice_is_read_with_it():
+def test_an_error_beside_the_last_choice_breaks_no_rule():
     failed = {**chunk({}, "stop"), "error": {"message": "It broke."}}
     assert [each.rule for each in check_chat([chunk({"role": "assistant", "content": "Hi"}), failed])] == []
 
 
-# The judge finds out the API of a stream, and names the rules that it breaks
+# The judge detects the API of a stream, and names the rules that the stream breaks
 
 
 MESSAGE = {"type": "message", "id": "msg_1", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
@@ -316,21 +316,21 @@ def verdict(data, size=1000, content_type=None, **options):
 
 
 @pytest.mark.parametrize("size", [1, 50, 100_000])
-def test_legal_streams_of_each_api(size):
+def test_a_legal_stream_of_each_api_is_legal(size):
     result = verdict(framed([{"type": "ping"}, *EVENTS]), size, "text/event-stream; charset=utf-8")
     assert (result.legal, result.events, result.items, result.status) == (True, 7, ["text"], "end_turn")
     result = verdict(b": ping\n\n" + chunked(CHUNKS), size)
     assert (result.legal, result.events, result.items, result.status, result.has_done_marker) == (True, 2, [], "stop", True)
 
 
-def test_a_stream_of_the_responses_api_is_judged_as_before():
+def test_a_stream_of_the_responses_api_is_judged_by_its_judge():
     data = b'event: response.created\ndata: {"type":"response.created"}\n\n'
     assert verdict(data) == judge([data])
     assert verdict(b"") == judge([])
 
 
 @pytest.mark.parametrize("size", [1, 50, 100_000])
-def test_a_stream_is_followed_with_the_edges_of_its_transducer(size):
+def test_followed_events_have_the_edges_of_their_transducer(size):
     judging, data = AnyJudge(), framed(EVENTS).removesuffix(b"\n")
     followed = [each for start in range(0, len(data), size) for each in judging.follow(data[start : start + size])]
     followed += judging.follow_end()
@@ -352,7 +352,7 @@ def test_a_stream_is_followed_with_the_edges_of_its_transducer(size):
     assert verdict(data, size).legal
 
 
-def test_the_option_forces_an_api():
+def test_the_option_api_replaces_the_detection():
     assert verdict(framed(EVENTS), api="chat").legal is False
     assert verdict(chunked(CHUNKS), api="responses").legal is False
 
@@ -367,7 +367,7 @@ def test_the_option_forces_an_api():
         (chunked([CHUNKS[0], CHUNKS[0], CHUNKS[1]]), "C1", 3, "message"),
     ],
 )
-def test_a_broken_stream_names_its_rule_and_place(data, rule, line, received):
+def test_a_finding_has_its_rule_and_place(data, rule, line, received):
     findings = [each for each in verdict(data).findings if each.rule == rule]
     assert [(finding.line, finding.received) for finding in findings[:1]] == [(line, received)]
     assert verdict(data).rules[rule] == len(findings)
@@ -378,14 +378,14 @@ def test_a_wrong_content_type_breaks_the_framing_rule():
     assert "C8" in verdict(chunked(CHUNKS), content_type="text/plain").rules
 
 
-def test_every_rule_of_the_oracles_is_explained():
+def test_dialect_rules_lists_exactly_the_rules_of_the_oracles():
     source = "".join(Path(module.__file__).read_text() for module in (messages, chat))
     judged = {number for number, rule in DIALECT_RULES.items() if rule.breaks}
     assert judged == {*re.findall(r'"([MC]\d+)"', source)}
     assert DIALECT_JUDGES["chat"]().end().readable is False
 
 
-def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> None:
+def test_text_beside_the_finish_reason_is_a_deviation_that_the_sdk_reads() -> None:
     last = {**BASE, "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     judged = verdict(chunked([CHUNKS[0], last]))
     assert [(each.rule, each.deviation) for each in judged.findings] == [("C2", "text-at-finish")]
@@ -396,7 +396,7 @@ def test_text_beside_the_finish_reason_is_a_deviation_which_the_sdk_reads() -> N
     assert state.get_final_completion().choices[0].message.content == "Hi"
 
 
-def test_reasoning_in_one_field_is_a_deviation_and_another_text_in_the_other_is_an_error() -> None:
+def test_reasoning_in_one_of_its_two_fields_is_a_deviation() -> None:
     def found(**delta):
         chunks = [CHUNKS[0], {**BASE, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, CHUNKS[1]]
         return [(each.severity, each.deviation) for each in verdict(chunked(chunks)).findings]
@@ -408,7 +408,7 @@ def test_reasoning_in_one_field_is_a_deviation_and_another_text_in_the_other_is_
     assert found(reasoning="Hm", reasoning_content="Oh") == [("error", "")]
 
 
-def test_the_first_delta_of_a_call_may_have_no_arguments_which_the_sdk_reads() -> None:
+def test_the_first_delta_of_a_call_may_lack_its_arguments() -> None:
     begun = {"index": 0, "id": "a", "type": "function", "function": {"name": "f"}}
     deltas = [({"tool_calls": [begun]}, None), ({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}, None)]
     chunks = [
@@ -433,7 +433,7 @@ def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
     assert [(each.severity, each.rule) for each in judged.findings] == [("error", "C4"), ("deviation", "C2")]
 
 
-def test_an_end_marker_of_messages_is_a_deviation():
+def test_an_end_marker_in_messages_breaks_m9():
     judging = AnyJudge()
     judging.feed(framed(EVENTS) + b"data: [DONE]\n\n")
     assert judging.end().rules == {"M9": 1}
@@ -445,7 +445,7 @@ def test_a_long_beginning_without_an_event_is_judged_as_responses():
     assert isinstance(judging._judge, Judge)
 
 
-# Streams of Messages and Chat Completions as real services send them, each with its findings; and hostile streams
+# Observed streams of Messages and Chat Completions, each with its findings; and hostile streams
 
 
 FOLDER = Path(__file__).parents[1] / "corpus"
@@ -496,7 +496,7 @@ def test_each_observed_stream_has_exactly_its_findings(name) -> None:
 
 
 @EVERY
-def test_json_lines_with_a_byte_order_mark_are_the_same_stream(name) -> None:
+def test_json_lines_with_a_byte_order_mark_have_the_same_findings(name) -> None:
     api, events, findings = STREAMS[name]
     judge = AnyJudge()
     for byte in b"\xef\xbb\xbf\n" + encoded(events, framed=False):
@@ -557,7 +557,7 @@ HOSTILE = [None, True, -1, 2**70, 0.5, "", "\ud800", [], ["stop"], [[]], {}, {"t
 
 
 def replaced(value, other):
-    """Yield a copy of a value for each value inside it, which is replaced by another, and the other itself."""
+    """Yield another value, and a copy of a value for each value inside it, which the other replaces."""
     yield other
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in entries:
@@ -570,7 +570,7 @@ def replaced(value, other):
 @pytest.mark.parametrize(
     "name", ["messages-anthropic.10", "messages-anthropic.3", "chat-openai.3", "chat-mistral.2", "chat-groq.1"]
 )
-def test_a_hostile_value_is_judged_like_any_other(name) -> None:
+def test_a_hostile_value_is_judged_without_an_exception(name) -> None:
     api, events, _ = STREAMS[name]
     for (place, event), other in product(enumerate(events), HOSTILE):
         for changed in replaced(event, other) if isinstance(event, dict) else ():
@@ -608,7 +608,7 @@ def test_an_empty_stream_is_unreadable(api) -> None:
         ({}, "responses"),
     ],
 )
-def test_the_shape_of_the_first_event_shows_the_api(event, api) -> None:
+def test_the_api_is_detected_by_the_first_event(event, api) -> None:
     text = json.dumps(event).encode()
     for data in (b": hi\n\ndata: " + text + b"\n\n", text, b"[" + text + b"]", json.dumps(event, indent=2).encode()):
         judge = AnyJudge()
@@ -617,7 +617,7 @@ def test_the_shape_of_the_first_event_shows_the_api(event, api) -> None:
         assert judge.api == api, data
 
 
-def test_unreadable_data_leaves_the_name_of_its_event() -> None:
+def test_the_api_is_detected_by_the_event_name_if_the_data_is_unreadable() -> None:
     for event, api in (("message_start", "messages"), ("response.created", "responses"), ("x", "responses")):
         judge = AnyJudge()
         judge.feed(f"event: {event}\ndata: {{\n\n".encode())
@@ -635,7 +635,7 @@ def required(fields):
     return {field.alias or name for name, field in fields.items() if field.is_required()} - {"type"}
 
 
-def test_the_blocks_and_their_deltas_are_those_of_the_sdk() -> None:
+def test_blocks_and_their_deltas_have_the_required_fields_of_the_sdk() -> None:
     blocks = variants(BetaRawContentBlockStartEvent, "content_block")
     expected = {kind: required(fields) for kind, fields in blocks.items()}
     expected["thinking"] -= {"signature"}  # which Anthropic's own service leaves out at times

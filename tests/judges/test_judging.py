@@ -1,4 +1,4 @@
-"""A stream's bytes are judged: its framing, its end marker, and its events by the acceptor."""
+"""`judge` judges the bytes of a stream: the framing, the end marker, and the fields of the events."""
 
 import random
 import tracemalloc
@@ -40,7 +40,7 @@ def test_the_verdict_does_not_depend_on_how_the_bytes_are_split() -> None:
     assert judge(data[place : place + 1] for place in range(len(data))) == judge([data])
 
 
-def test_bytes_are_one_chunk_and_text_is_refused() -> None:
+def test_judge_takes_bytes_or_chunks_of_bytes() -> None:
     assert judge(FRAMES) == judge([FRAMES])
     for chunks in ("data: {}", ["data: {}"]):
         with pytest.raises(TypeError, match=r"^a stream is judged in chunks of bytes, not str: 'd"):
@@ -53,7 +53,7 @@ def test_bytes_without_events_are_unreadable(garbage) -> None:
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b"[" * 100_000, b"\xff\xfe", b"null", b'"text"'])
-def test_data_that_is_not_an_object_is_found_and_judging_continues(data) -> None:
+def test_data_that_is_not_a_json_object_breaks_r5(data) -> None:
     verdict = judge([FRAMES.replace(b"event: response.completed", b"event: x\ndata: " + data + b"\n\nevent: response.completed")])
     findings = [one for one in verdict.findings if one.message.startswith("the data is not a JSON object")]
     assert [(one.rule, one.event, one.received) for one in findings] == [("R5", 2, "x")]
@@ -66,13 +66,13 @@ def test_an_event_without_a_name_breaks_r14(body) -> None:
     assert (verdict.events, verdict.rules.get("R14"), verdict.status) == (1, 1, None)
 
 
-def test_the_id_and_the_status_of_a_response_may_be_anything() -> None:
+def test_an_id_and_a_status_of_any_type_are_judged() -> None:
     frames = FRAMES.replace(b'"resp_1"', b'[["resp_1"]]').replace(b'"completed"', b'{"a": {}}')
     assert judge([frames]).status == "{'a': {}}"
     assert messages(frames, rule="R14")[0] == "response: id is an array"
 
 
-def test_lines_without_framing_are_read_however_they_are_split() -> None:
+def test_json_lines_are_read_in_any_chunks() -> None:
     lines = b"\n".join(line[len(b"data: ") :] for line in FRAMES.split(b"\n") if line.startswith(b"data: {"))
     whole = judge([lines])
     assert (whole.events, whole.status, whole.rules) == (3, "completed", {"R5": 1})
@@ -84,7 +84,7 @@ def test_lines_without_framing_are_read_however_they_are_split() -> None:
     assert [one.line for one in (*apart.feed(b"{}\n\r\n\n{}"), *apart.feed(b"\r"), *apart.feed(b"\n\n{}\n"))] == [1, 4, 6]
 
 
-def test_an_endless_line_is_dropped_at_the_size_limit() -> None:
+def test_a_line_beyond_the_size_limit_is_dropped() -> None:
     whole, blank = JsonLines(limit=20), JsonLines(limit=20)
     (message,) = whole.feed(b'{"type": "a line that is too long"}\n')
     assert (message.data, message.overlong, message.line) == ("", True, 1)
@@ -117,11 +117,11 @@ def test_lone_surrogates_and_huge_numbers_are_read(text) -> None:
         (b"data: {}" + b" " * (65 * 2**20) + b"\n\n" + FRAMES, "the event is too long to be judged"),
     ],
 )
-def test_each_framing_error_is_found(frames, message) -> None:
+def test_each_framing_error_is_reported(frames, message) -> None:
     assert any(text.startswith(message) for text in messages(frames))
 
 
-def test_the_media_type_is_judged_if_it_is_given():
+def test_a_wrong_media_type_is_reported():
     for content_type, count in [("text/event-stream; charset=utf-8", 0), ("application/json", 1), ("", 1)]:
         judging = Judge()
         judging.content_type(content_type)
@@ -138,7 +138,7 @@ def test_the_end_marker_must_come_last() -> None:
     assert messages(FRAMES, DONE, rule="R3") == ["comes after the end marker [DONE]"]
 
 
-def test_a_terminal_event_without_a_response_gives_no_status() -> None:
+def test_the_status_is_none_if_the_terminal_event_has_no_response() -> None:
     body = b'{"type": "response.failed", "sequence_number": 0, "response": null}'
     assert judge([b"event: response.failed\ndata: " + body + b"\n\n"]).status is None
 
@@ -154,7 +154,7 @@ def test_findings_beyond_the_limit_are_only_counted() -> None:
 
 
 @pytest.mark.parametrize("different", [0, MAX_LISTED])
-def test_repeats_are_counted_whether_they_are_listed_or_not(different: int) -> None:
+def test_repeated_findings_are_counted_whether_or_not_they_are_listed(different: int) -> None:
     judging = Judge()
     for number in range(different):
         judging.feed(b"data: %d\n\n" % number)
@@ -185,10 +185,10 @@ def test_a_long_stream_takes_no_more_memory_than_a_short_one() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (verdict.events, verdict.rules) == (20_000, {"R3": 2})
-    assert peak < 20_000_000  # of 20 MB of text, and 24 of frames, hardly more than the window is ever held
+    assert peak < 20_000_000  # of 20 MB of text in 24 MB of frames, hardly more than the window is held
 
 
-# Every field of every event and item is judged by its type, with JSON of any kind as its value
+# Every field of every event and item is judged by its type, with JSON values of every kind
 
 
 VALUES = (None, True, 1, 0.5, "x", [], {}, [[]], [None], {"type": {}}, {"type": "x"})
@@ -220,7 +220,7 @@ def field_findings(event, body):
 
 
 def presence(kind, name):
-    """Return in which way a field may be left out, and whether it is null then."""
+    """Return how a field may be left out, and whether its default is null."""
     (field,) = [field for field in msgspec.structs.fields(kind) if field.encode_name == name]
     hint = get_type_hints(kind, include_extras=True)[field.name]
     extras = [meta.extra for meta in getattr(hint, "__metadata__", ()) if meta.extra]
@@ -228,7 +228,7 @@ def presence(kind, name):
 
 
 def is_legal(event, body, kind, name, value):
-    """Return whether a value is one that its type allows, as `msgspec` reads it, and a stream may say."""
+    """Return whether the type of a field allows a value, by `msgspec`, and whether a stream may have it."""
     if name == "sequence_number" or (name == "logprobs" and isinstance(value, list)):
         return True  # judged by R2, and by R15
     try:
@@ -246,7 +246,7 @@ def test_the_samples_cover_every_event_and_item():
 
 
 @pytest.mark.parametrize("name", sorted(EVENTS.keys() - UNSEEN))
-def test_every_field_is_judged_as_its_type_says(name):
+def test_every_field_is_judged_by_its_type(name):
     event = EVENTS[name]
     for (_, kind), sample in [one for one in SAMPLES.items() if one[0][0] == name]:
         places = [(event, (), field.encode_name) for field in msgspec.structs.fields(event)]
@@ -261,7 +261,7 @@ def test_every_field_is_judged_as_its_type_says(name):
 
 
 @each("name", sorted(EVENTS.keys() - UNSEEN))
-def test_a_missing_required_field_is_found(name):
+def test_a_missing_required_field_is_reported(name):
     for (_, kind), sample in [one for one in SAMPLES.items() if one[0][0] == name]:
         for field in msgspec.structs.fields(ITEMS[kind] if kind else EVENTS[name]):
             holder = sample["item"] if kind else sample
@@ -298,7 +298,7 @@ def test_field_names_chosen_by_users_are_quoted():
     assert wrong.message == "attributes: 'secret' is an array"
 
 
-def test_an_event_may_be_any_mapping():
+def test_an_event_may_have_a_stream_id_and_a_null_agent():
     body = msgspec.structs.asdict(EVENTS["error"]("it broke"))
     assert field_findings(EVENTS["error"], {**body, "type": wire_name(EVENTS["error"]), "stream_id": "", "agent": None}) == []
 

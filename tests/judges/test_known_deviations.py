@@ -1,4 +1,4 @@
-"""Each known deviation of a real service is found under its name, and its one-off variants are errors."""
+"""A known deviation of a real service is reported under its name; similar streams that no service sends are errors."""
 
 import pytest
 from clients.deviations import BREAKING
@@ -29,32 +29,32 @@ def whole_call(**added):
     return stream(item(0, call, {}, ("custom_tool_call_input.done", {"input": "go"})))
 
 
-def deviations_played(turns):
-    """The deviations of both turns that a client is played, and the rules that they break."""
+def deviations_of_turns(turns):
+    """Return the deviations of both turns for a client; of errors, the rules."""
     reported = [one for data in turns.streams for one in judge([data]).findings]
     return {one.deviation or f"error {one.rule}" for one in reported}
 
 
-def test_every_deviation_is_played_to_the_clients_unless_it_is_of_a_file_or_not_judged() -> None:
+def test_the_turns_for_clients_have_every_judged_deviation_of_live_streams() -> None:
     of_files = {"resumed", "another-stream", "bare-lines"}
     judged = {name for name, each in DEVIATIONS.items() if each.severity == "deviation" and each.rule in RULES}
     assert {name.partition(",")[0] for name in PLAYED} == judged - of_files
 
 
 @pytest.mark.parametrize("name", LEGAL_TURNS)
-def test_the_streams_for_clients_have_only_their_deviation(name) -> None:
-    assert deviations_played(LEGAL_TURNS[name]) == set()
+def test_the_legal_streams_for_clients_have_no_deviation(name) -> None:
+    assert deviations_of_turns(LEGAL_TURNS[name]) == set()
 
 
 @each("name", PLAYED)
-def test_a_finding_names_its_deviation(name) -> None:
-    assert deviations_played(PLAYED[name]) == {name.partition(",")[0]}
+def test_the_streams_for_clients_have_only_the_deviation_of_their_name(name) -> None:
+    assert deviations_of_turns(PLAYED[name]) == {name.partition(",")[0]}
 
 
 @each("name", BREAKING)
-def test_a_stream_that_breaks_a_client_has_an_error(name) -> None:
+def test_a_stream_that_breaks_clients_has_an_error(name) -> None:
     assert BREAKING[name].breaks
-    assert any(one.startswith("error") for one in deviations_played(BREAKING[name]))
+    assert any(one.startswith("error") for one in deviations_of_turns(BREAKING[name]))
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_a_stream_numbers_every_event_or_none() -> None:
         assert "error R2" in deviations_in(bodies)
 
 
-def test_an_id_that_rotates_is_found_once_in_each_item() -> None:
+def test_a_changing_item_id_is_reported_once() -> None:
     bodies = [{**body, **({"item_id": f"msg_{n}"} if "item_id" in body else {})} for n, body in enumerate(MESSAGE)]
     assert [(one.rule, one.message) for one in findings(bodies)] == [("R7", "item_id is 'msg_3', but that of item 0 is 'msg_0'")]
 
 
-def test_another_response_in_the_same_file_is_judged_by_itself() -> None:
+def test_another_response_in_the_same_file_is_judged_on_its_own() -> None:
     other = [{**body, "response": {**body["response"], "id": "resp_2"}} for body in LEGAL["nothing"]]
     assert deviations_in([*MESSAGE, *other]) == {"another-stream"}
     assert deviations_in([*MESSAGE, *MESSAGE]) == {"error R3"}
@@ -100,7 +100,7 @@ def test_a_failed_response_may_lack_its_items_and_its_usage() -> None:
     assert deviations_in(bodies) == {"failed-without-output", "usage"}
 
 
-def test_the_end_may_show_other_encryptions_and_nulls() -> None:
+def test_the_terminal_response_may_have_other_encrypted_content_or_nulls() -> None:
     sealed = {"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "one"}
     bodies = stream(item(0, sealed, {}))
     assert deviations_in(bodies) == set()

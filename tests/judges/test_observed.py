@@ -1,4 +1,4 @@
-"""Streams as real services send them: legal unless a client breaks, and illegal with one more fault."""
+"""Observed streams of real services: legal unless they break a client, and illegal with one more fault."""
 
 import json
 from pathlib import Path
@@ -16,13 +16,13 @@ BREAKING = {
     "open-responses-lmstudio-tool-call.1": {"R9"},  # arguments without a delta
     "open-responses-lmstudio-tool-call.2": {"R9"},
 }
-"""The rules that streams break on which a client was seen to break, too."""
+"""The rules that streams break which also break a client."""
 EVERY = pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in OBSERVED])
 each_stream = each("path", OBSERVED, ids=lambda path: path.stem)
 
 
 def streams(path):
-    """The bodies of each of the streams that a file holds."""
+    """Return the bodies of each stream in a file."""
     bodies = []
     for line in path.read_text().splitlines():
         if line.startswith("data: "):
@@ -45,7 +45,7 @@ def is_illegal(bodies):
 
 
 @each_stream
-def test_an_observed_stream_has_no_error_unless_a_client_breaks(path) -> None:
+def test_an_observed_stream_has_no_error_unless_it_breaks_a_client(path) -> None:
     verdict = judge([path.read_bytes()])
     errors = {one.rule for one in verdict.findings if one.severity == "error"}
     assert errors == BREAKING.get(path.stem, set())
@@ -53,8 +53,8 @@ def test_an_observed_stream_has_no_error_unless_a_client_breaks(path) -> None:
 
 
 @each_stream
-def test_a_service_may_keep_its_stream_alive(path) -> None:
-    """OpenAI's service counts `keepalive`, which comes after half a minute of silence and is in none of the recordings."""
+def test_keepalive_events_change_no_finding(path) -> None:
+    """OpenAI's service numbers `keepalive`, which comes after half a minute of silence; no recording has it."""
     for bodies in streams(path):
         alive = [bodies[0], *(each for body in bodies[1:] for each in ({"type": "keepalive", "sequence_number": 0}, body))]
         expected = [finding.message for finding in findings(renumber(bodies))]
@@ -63,8 +63,8 @@ def test_a_service_may_keep_its_stream_alive(path) -> None:
 
 @pytest.mark.long
 @EVERY
-def test_an_event_left_out_is_an_error(path) -> None:
-    """Except the only delta of a text, events that repeat others, and events after an `error` event."""
+def test_a_missing_event_is_an_error(path) -> None:
+    """Exceptions: the only delta of a text, events that repeat others, and events after an `error` event."""
     for bodies in streams(path):
         for place, body in enumerate(bodies):
             rest = [*bodies[:place], *bodies[place + 1 :]]
@@ -81,7 +81,7 @@ def test_an_event_left_out_is_an_error(path) -> None:
 
 @pytest.mark.long
 @EVERY
-def test_an_event_sent_twice_is_an_error(path) -> None:
+def test_a_repeated_event_is_an_error(path) -> None:
     for bodies in streams(path):
         for place, body in enumerate(bodies):
             if body["type"] in {"error", "response.image_generation_call.partial_image"}:
@@ -102,7 +102,7 @@ def test_a_text_that_differs_from_its_deltas_is_an_error(path) -> None:
 
 @pytest.mark.long
 @EVERY
-def test_an_index_or_a_number_that_is_wrong_once_is_an_error(path) -> None:
+def test_one_wrong_index_or_sequence_number_is_an_error(path) -> None:
     for bodies in streams(path):
         for place, body in enumerate(bodies):
             for field in ("output_index", "content_index", "summary_index", "sequence_number"):
@@ -113,7 +113,7 @@ def test_an_index_or_a_number_that_is_wrong_once_is_an_error(path) -> None:
 
 @pytest.mark.long
 @EVERY
-def test_a_stream_that_is_cut_is_an_error(path) -> None:
+def test_a_truncated_stream_is_an_error(path) -> None:
     for bodies in streams(path):
         for end in range(1, len(bodies)):
             ends_with_error = bodies[end - 1]["type"] == "error"  # which clients raise on
@@ -134,7 +134,7 @@ def may_overlap(one, other):
 
 @pytest.mark.long
 @EVERY
-def test_two_events_in_the_wrong_order_are_an_error(path) -> None:
+def test_two_swapped_events_are_an_error(path) -> None:
     for bodies in streams(path):
         for place in range(len(bodies) - 1):
             one, other = bodies[place], bodies[place + 1]

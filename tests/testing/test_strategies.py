@@ -35,7 +35,7 @@ def test_legal_streams_are_legal_by_both_judges(events):
 
 @few
 @given(legal_streams(dialect="open_responses"))
-def test_legal_streams_are_legal_in_either_dialect(events):
+def test_legal_streams_are_legal_in_open_responses(events):
     assert_legal(events, dialect="open_responses", strict=True)
 
 
@@ -46,7 +46,7 @@ def test_streams_have_only_the_requested_kinds_of_item(kind):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_streams_end_in_every_status(ending):
+def test_streams_end_in_the_requested_status(ending):
     events = find(legal_streams(endings=[ending]), lambda _: True, settings=any_at_all)
     assert events[-1]["response"]["status"] == ending
 
@@ -59,11 +59,11 @@ def test_the_simplest_stream_has_no_items():
 @pytest.mark.parametrize(
     "name", ["annotation.added", "refusal.delta", "summary_text.delta", "partial_image", "call.failed", "queued"]
 )
-def test_streams_have_events_that_are_rare(name):
+def test_streams_may_have_rare_events(name):
     assert find(legal_streams(), lambda events: any(body["type"].endswith(name) for body in events), settings=any_at_all)
 
 
-def test_streams_have_logprobs():
+def test_streams_may_have_log_probabilities():
     assert find(
         legal_streams(kinds=["message"]), lambda events: any(body.get("logprobs") for body in events), settings=any_at_all
     )
@@ -88,18 +88,18 @@ def test_every_mutation_applies_to_some_stream(mutation):
 
 @few
 @given(broken_streams(dialect="open_responses"))
-def test_broken_streams_are_broken_in_either_dialect(broken):
+def test_broken_streams_are_broken_in_open_responses(broken):
     assert broken.rule in {finding.rule for finding in findings(broken.events, dialect="open_responses")}
 
 
-def test_a_rule_that_no_stream_shows_is_refused():
+def test_a_rule_that_no_stream_can_break_is_refused():
     with pytest.raises(ValueError, match=r"rule must be one of R1, R2, .*, not 'R19'"):
         find(broken_streams(rule="R19"), lambda _: True)
 
 
 @few
 @given(st.data(), legal_streams(max_items=1))
-def test_the_chunks_joined_are_the_stream(data, events):
+def test_the_chunks_of_sse_bytes_join_to_the_stream(data, events):
     pieces = data.draw(sse_bytes(events))
     assert all(pieces)
     assert b"".join(pieces) == frames(events)
@@ -120,7 +120,7 @@ def whole_texts(output):
 
 @few
 @given(legal_streams(kinds=["message", "reasoning", "function_call"], endings=["completed"]))
-def test_the_snapshots_of_the_openai_package_are_the_texts_of_the_response(events):
+def test_the_snapshots_of_the_openai_package_equal_the_texts_of_the_response(events):
     state = ResponseStreamState(input_tools=omit, text_format=omit)
     snapshots = {}
     for body in events:

@@ -1,4 +1,4 @@
-"""The acceptor and the oracle, which share nothing but the rules, say the same of legal streams and of mutated ones.
+"""The acceptor and the oracle, which share only the rules, agree on legal streams and on mutated ones.
 
 `INTERLOCK_FUZZ_STREAMS` sets how many streams are made, and `INTERLOCK_FUZZ_SEED` where they begin.
 """
@@ -65,7 +65,7 @@ def test_both_judges_accept_the_drivers_streams_in_both_dialects(part):
 
 
 @every_part
-def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common(part):
+def test_both_judges_refuse_the_same_mutants_by_a_common_rule(part):
     refused = 0
     for seed in seeds(part):
         chance = Seeded(seed)
@@ -80,7 +80,7 @@ def test_both_accept_the_same_mutants_and_refuse_the_others_by_a_rule_in_common(
 
 
 @every_part
-def test_both_accept_the_same_mutants_of_mutants(part):
+def test_both_judges_refuse_the_same_mutants_of_mutants(part):
     for seed in seeds(part):
         chance = Seeded(seed)
         bodies = stream(chance, min_items=2)
@@ -97,7 +97,7 @@ def test_both_judges_agree_on_the_corpus():
         assert bool(by_acceptor) == bool(by_oracle) == (name in BROKEN), name
 
 
-def test_an_item_that_comes_whole_may_have_content_without_events():
+def test_an_item_that_is_added_complete_may_have_content_without_events():
     content = [{"type": "input_text", "text": "Go on."}]
     driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 0)
     driver_input = [Start(), Open("agent_message", {"author": "root", "recipient": "a", "content": content}), Finish()]
@@ -121,7 +121,7 @@ def samples():
     return [*found.values()]
 
 
-def judged_alike(bodies):
+def assert_judges_agree(bodies):
     """Assert that both judges accept a stream or both refuse it, and that neither raises, also for its tail."""
     bodies = renumber(bodies)
     by_acceptor, by_oracle = verdicts(bodies)
@@ -140,19 +140,19 @@ def test_both_judges_agree_on_every_pair_of_events_of_one_item(item_ends):
     assert {body["type"] for body in events} == {*EVENTS}
     for one, other in product(events, repeat=2):
         if (other["type"] == "response.output_item.done") is item_ends:
-            judged_alike([*opening, one, other, ending])
+            assert_judges_agree([*opening, one, other, ending])
 
 
 @every_part
-def test_both_judges_agree_on_any_events_of_one_item(part):
+def test_both_judges_agree_on_random_events_of_one_item(part):
     events = samples()
     for seed in seeds(part):
         chance = Seeded(seed)
-        judged_alike([*LEGAL["message"][:2], *(chance.choice(events) for _ in range(6)), LEGAL["message"][-1]])
+        assert_judges_agree([*LEGAL["message"][:2], *(chance.choice(events) for _ in range(6)), LEGAL["message"][-1]])
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
+def test_keepalive_events_are_legal_only_between_the_first_and_the_last_event(name):
     bodies = LEGAL[name]
     for place in range(1, len(bodies)):
         assert verdicts(renumber([*bodies[:place], KEEPALIVE, *bodies[place:]])) == (set(), set()), place
@@ -163,7 +163,7 @@ def test_silence_may_be_anywhere_between_the_first_and_the_last_event(name):
     assert verdicts(renumber([*bodies, KEEPALIVE])) == ({"R3"}, {"R3"})
 
 
-def test_both_judges_count_the_commands_of_a_shell_output():
+def test_both_judges_check_the_command_index_of_a_shell_output():
     driver = ResponseDriver({"model": "m"}, writer=EventWriter(), ids=SequentialIds(), clock=lambda: 0)
     output = [Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})]
     end = [EndOutput("sho_1", {"type": "exit", "exit_code": 0}), Succeed("sho_1"), EndTurn("stop"), Finish()]

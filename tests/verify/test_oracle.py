@@ -1,4 +1,4 @@
-"""The oracle finds what is wrong in a stream, and nothing in a legal one."""
+"""The oracle reports every fault of a broken stream, and nothing in a legal one."""
 
 import copy
 import json
@@ -39,7 +39,7 @@ def test_a_legal_stream_breaks_no_rule(name):
 
 
 @each("name", LEGAL)
-def test_a_legal_stream_breaks_no_rule_in_the_other_dialect(name):
+def test_a_legal_stream_breaks_no_rule_in_open_responses(name):
     assert check_open_responses(in_open_responses(LEGAL[name])) == []
 
 
@@ -59,20 +59,20 @@ def test_a_changed_function_name_breaks_r7():
     assert check(bodies) == [Finding("R7", message, event=5)]
 
 
-def test_the_empty_stream_neither_opens_nor_ends():
+def test_the_empty_stream_breaks_r1_and_r3():
     assert check([]) == [
         Finding("R1", "the stream opens with []", event=0),
         Finding("R3", "there is no terminal event", event=0),
     ]
 
 
-def test_every_proper_prefix_of_a_legal_stream_has_no_end():
+def test_every_proper_prefix_of_a_legal_stream_breaks_r3():
     for bodies in LEGAL.values():
         for length in range(len(bodies)):
             assert "R3" in {finding.rule for finding in check(bodies[:length])}
 
 
-def test_every_event_left_out_but_a_delta_or_a_choice_breaks_a_rule():
+def test_a_missing_event_breaks_a_rule_unless_it_is_optional():
     optional = {
         "response.queued",
         "error",
@@ -86,7 +86,7 @@ def test_every_event_left_out_but_a_delta_or_a_choice_breaks_a_rule():
                 assert check(numbered([*bodies[:place], *bodies[place + 1 :]])), (name, place, body["type"])
 
 
-def test_every_event_sent_twice_breaks_a_rule():
+def test_a_repeated_event_breaks_a_rule():
     for name, bodies in LEGAL.items():
         for place, body in enumerate(bodies):
             if body["type"] not in {"error", "response.image_generation_call.partial_image"}:
@@ -118,12 +118,12 @@ def test_open_responses_refuses_nulls_that_openai_allows():
     assert findings == [Finding("R14", "phase must not be null in Open Responses", event=place) for place in (2, 7)]
 
 
-def test_tokens_alone_rebuild_a_text_whose_logprobs_have_no_bytes():
+def test_logprobs_without_bytes_rebuild_the_text_from_their_tokens():
     logprobs = [[{"token": "h", "logprob": 0}], [{"token": "i", "logprob": -1.0}]]
     assert check(stream(message(0, *text_part(0, "h", "i", logprobs=logprobs)))) == []
 
 
-def test_a_reasoning_item_may_leave_its_status_and_its_content_out():
+def test_a_reasoning_item_may_lack_its_status_and_its_content():
     events = reasoning(0, *reasoning_part(0, "t"))
     for body in (events[0], events[-1]):
         del body["item"]["status"]
@@ -131,11 +131,11 @@ def test_a_reasoning_item_may_leave_its_status_and_its_content_out():
     assert check(stream(events)) == []
 
 
-def test_a_failed_response_may_have_no_items_at_all():
+def test_a_failed_response_may_have_no_items():
     assert check(stream([], **FAILED)) == []
 
 
-def test_values_that_are_not_objects_give_findings_and_never_raise():
+def test_values_of_a_wrong_type_give_findings_and_never_raise():
     for value in (None, 3, "x", [], [[]]):
         for field in ("type", "item", "part", "response", "output_index", "item_id", "delta", "logprobs", "sequence_number"):
             for name in ("message", "message-annotated", "web-search"):
@@ -146,20 +146,20 @@ def test_values_that_are_not_objects_give_findings_and_never_raise():
                         assert check(bodies), (name, place, field, value)
 
 
-def ways(value, way=()):
-    """Give the way to every value inside a JSON value."""
+def paths(value, way=()):
+    """Yield the path to every value inside a JSON value."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, inner in entries:
         yield (*way, step)
-        yield from ways(inner, (*way, step))
+        yield from paths(inner, (*way, step))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LEGAL)
 @pytest.mark.parametrize("value", [None, "x", [{"x": None}]])
-def test_the_oracle_raises_for_no_changed_value(name, value):
+def test_the_oracle_never_raises_for_a_changed_value(name, value):
     for place, body in enumerate(LEGAL[name]):
-        for *way, last in ways(body):
+        for *way, last in paths(body):
             bodies = json.loads(json.dumps(LEGAL[name]))
             target = bodies[place]
             for step in way:
@@ -168,12 +168,12 @@ def test_the_oracle_raises_for_no_changed_value(name, value):
             assert isinstance(check(bodies), list)
 
 
-def test_an_order_of_an_unknown_event_is_refused():
+def test_a_row_of_orders_with_an_unknown_event_is_refused():
     with pytest.raises(ValueError, match=r"^a row of ORDERS names 'response\.program\.run', which is not an event$"):
         oracle._expression("added program.run done")
 
 
-def test_a_command_added_with_text_is_found():
+def test_a_command_that_is_added_with_text_breaks_r9():
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.shell_call_command.added")
@@ -184,7 +184,7 @@ def test_a_command_added_with_text_is_found():
     }
 
 
-def test_a_command_without_a_delta_is_found():
+def test_a_command_without_a_delta_breaks_r9():
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     bodies = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     bodies = numbered([body for body in bodies if body["type"] != "response.shell_call_command.delta"])
@@ -192,7 +192,7 @@ def test_a_command_without_a_delta_is_found():
     assert ("R9", "command comes without a delta") in {(finding.rule, finding.message) for finding in findings(bodies)}
 
 
-def test_an_output_of_a_command_that_the_item_lacks_is_found():
+def test_an_item_without_the_output_of_its_command_breaks_r9():
     scenario = [Open("shell_call_output", {"call_id": "call_1"}), Progress("sho_1", {"stdout": "a", "stderr": ""})]
     scenario += [EndOutput("sho_1", {"type": "exit", "exit_code": 0}), Succeed("sho_1"), Finish()]
     driver = driver_for({"model": "m"}, writer=EventWriter(), ids=SequentialIds())
@@ -204,7 +204,7 @@ def test_an_output_of_a_command_that_the_item_lacks_is_found():
 
 
 @pytest.mark.parametrize("logprobs", [None, [{"token": "a", "logprob": -1.0, "bytes": "a"}]])
-def test_log_probabilities_of_another_type_are_found(logprobs):
+def test_invalid_log_probabilities_are_reported(logprobs):
     bodies = copy.deepcopy(LEGAL["message"])
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.output_text.delta")
     bodies[place]["logprobs"] = logprobs
@@ -212,7 +212,7 @@ def test_log_probabilities_of_another_type_are_found(logprobs):
     assert place in {finding.event for finding in findings(bodies)}
 
 
-def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
+def test_a_shell_call_that_is_added_with_commands_breaks_r9():
     scenario = [Open("shell_call", {"call_id": "call_1"}), "ls", Close(), Finish()]
     events = [as_json(event) for event in driver_for({"model": "m"}, writer=EventWriter()).feed(scenario)]
     assert check(events) == []
@@ -221,7 +221,7 @@ def test_a_shell_call_that_has_commands_before_they_are_written_is_found():
     assert "R9" in {finding.rule for finding in check(events)}
 
 
-# The judges and the expectation of the proof, on scenarios about calls that the server runs
+# The judges and the expectation of the proof, on scenarios of hosted calls
 
 
 PRINTED = {"stdout": "signals\n", "stderr": ""}

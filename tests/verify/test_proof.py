@@ -1,4 +1,4 @@
-"""The proof of the tables, and what it finds in wrong ones."""
+"""The proof holds for the tables, and reports the faults of mutated ones."""
 
 from pathlib import Path
 from unittest.mock import Mock
@@ -73,11 +73,11 @@ def test_every_stream_is_legal_and_every_edge_fires(monkeypatch):
         *(pytest.param(kind, marks=pytest.mark.long) for kind in ("reasoning", "mcp_list_tools", "mcp_approval_request")),
     ],
 )
-def test_one_kind_by_itself_is_proved(kind):
+def test_the_proof_holds_for_a_single_kind(kind):
     assert prove(kinds=(kind,), open_items=1).holds
 
 
-def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
+def test_the_error_for_missing_rows_of_the_oracle_names_them(monkeypatch):
     for table in (ORDERS, RUNNING):
         monkeypatch.delitem(table, "compaction")
     with pytest.raises(DeclarationError) as raised:
@@ -88,37 +88,37 @@ def test_rows_that_the_oracle_lacks_are_named(monkeypatch):
     ]
 
 
-def test_a_missing_row_of_whole_is_named(monkeypatch):
+def test_the_error_for_a_missing_row_of_whole_names_it(monkeypatch):
     monkeypatch.delitem(ORDERS, "program_output")
     with pytest.raises(DeclarationError, match=r"^WHOLE in verify/oracle\.py has no row for 'program_output'$"):
         prove(kinds=("program_output",))
 
 
 @pytest.mark.long
-def test_the_oracle_judges_a_hosted_kind_with_one_event(monkeypatch):
+def test_the_proof_holds_for_a_hosted_kind_with_one_tool_event(monkeypatch):
     monkeypatch.setitem(RUNNING, "web_search_call", RUNNING["web_search_call"][:1])
     assert prove(kinds=("web_search_call",), open_items=1).holds
 
 
 @pytest.mark.long
-def test_the_proof_has_the_same_figures_every_time():
+def test_the_proof_is_deterministic():
     assert prove(kinds=("mcp_call",)) == prove(kinds=("mcp_call",))
 
 
 @pytest.mark.long
-def test_more_open_items_make_more_states():
+def test_the_proof_has_more_states_with_more_open_items():
     few, more = (prove(kinds=("web_search_call",), open_items=number) for number in (1, 2))
     assert few.holds
     assert more.holds
     assert few.states < more.states
 
 
-def test_every_kind_is_opened():
+def test_the_common_inputs_open_every_kind():
     opened = [delta.kind for delta in common_inputs(ITEMS) if isinstance(delta, deltas.Open)]
     assert opened == ["reasoning", *ITEMS]  # reasoning once more, with encrypted content
 
 
-def test_the_oracle_finds_a_planted_fault_on_the_shortest_path():
+def test_the_counterexample_of_a_missing_event_has_the_shortest_path():
     _, done = emitted("function_call", "in_progress", "close")
     proof = prove(change_row("function_call", "in_progress", "close", effects=[done]), kinds=("function_call",))
     assert proof.counterexample is not None
@@ -128,7 +128,7 @@ def test_the_oracle_finds_a_planted_fault_on_the_shortest_path():
     assert not proof.holds
 
 
-def test_the_expectation_finds_a_legal_stream_that_is_false():
+def test_the_expectation_reports_a_wrong_status_in_a_legal_stream():
     proof = prove(change_row("message", "output_text", "cut", dest="completed"), kinds=("message",))
     assert proof.counterexample is not None
     (fault,) = proof.counterexample.faults
@@ -143,7 +143,7 @@ def test_an_exception_in_a_transducer_fails_the_proof(monkeypatch):
     assert proof.counterexample.faults[0].startswith("KeyError: ")
 
 
-def test_an_error_that_only_the_end_shows_is_found():
+def test_a_wrong_status_that_only_the_end_shows_is_reported():
     proof = prove(change_row("code_interpreter_call", "ready", "fail", dest="incomplete"), kinds=("code_interpreter_call",))
     assert proof.counterexample is not None
     assert proof.counterexample.path == (deltas.Open("code_interpreter_call"), deltas.Finish())
@@ -171,7 +171,7 @@ def test_an_exception_of_the_driver_is_a_counterexample(monkeypatch):
     assert proof.counterexample.faults == ["RuntimeError: it broke"]
 
 
-def test_a_response_that_differs_from_the_terminal_event_is_found(monkeypatch):
+def test_a_response_that_differs_from_the_terminal_event_breaks_r19(monkeypatch):
     monkeypatch.setattr(ResponseDriver, "response", property(lambda _self: {}))
     proof = prove(kinds=("message",))
     assert proof.counterexample is not None
@@ -192,7 +192,7 @@ def test_the_expectation_requires_the_result_in_the_item():
     )
 
 
-def test_an_unexpected_item_is_found():
+def test_an_unexpected_item_is_reported():
     added = {"type": "response.output_item.added", "item": {"id": "msg_1", "type": "message"}}
     fault = Expectation().compare(deltas.Close(), [added])
     assert fault is not None
@@ -216,11 +216,11 @@ ANSWER = (
 PATHS = [*(ANSWER[: end + 1] for end in range(len(ANSWER))), (deltas.Open("message"), "a", "b", "c")]
 
 
-def test_an_edge_that_raises_is_undone():
+def test_an_exception_of_an_edge_undoes_its_changes():
     assert [*faults_of(DECLARED, PATHS)] == []
 
 
-def test_a_field_that_is_not_undone_is_found(monkeypatch):
+def test_a_field_that_is_not_undone_is_reported(monkeypatch):
     restore = ItemState.restore
 
     def forget(item, backup):
@@ -232,12 +232,12 @@ def test_a_field_that_is_not_undone_is_found(monkeypatch):
     assert f"{ANSWER[:3]!r}, call 0: part was not undone" in [*faults_of(DECLARED, PATHS)]
 
 
-def test_text_that_is_not_undone_is_found(monkeypatch):
+def test_text_that_is_not_undone_is_reported(monkeypatch):
     monkeypatch.setattr(ItemState, "restore", Subject.restore)
     assert f"{ANSWER[:2]!r}, call 2: sent_text was not undone" in [*faults_of(DECLARED, [ANSWER[:2]])]
 
 
-# Each process of the server does what its model says, and a changed table does not
+# The table of each process equals its model, and a mutated table does not
 
 
 ALIKE = [
@@ -246,7 +246,7 @@ ALIKE = [
     {"ended", "left"},  # of the owner of a background response
     {"refused", "settled"},  # of a run
 ]
-"""States with the same edges, so that no event tells one from the other."""
+"""States with the same edges, which no event can distinguish."""
 
 CONTAINER, STORED, TURNS = (MODELS[name] for name in ("container", "stored", "turns"))
 
@@ -261,7 +261,7 @@ def drop_row(table, source, trigger):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_each_table_does_what_its_model_says(name):
+def test_the_table_of_each_process_agrees_with_its_model(name):
     model = MODELS[name]
     result = explore(model)
     assert (result.holds, result.edges, result.unfired, result.faults) == (True, len(model.table.edges), (), ())
@@ -270,7 +270,7 @@ def test_each_table_does_what_its_model_says(name):
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name == "turns" else ()) for name in MODELS])
-def test_every_mutation_of_a_process_is_refused_or_found(name):
+def test_every_mutation_of_a_process_is_refused_or_reported(name):
     model, table = MODELS[name], MODELS[name].table
     survivors = set()
     for place, edge in enumerate(table.edges):
@@ -286,7 +286,7 @@ def test_every_mutation_of_a_process_is_refused_or_found(name):
     assert survivors == set()
 
 
-def test_an_effect_that_is_missing_or_out_of_order_is_found():
+def test_a_missing_or_misplaced_effect_is_reported():
     less = change_table_row(CONTAINER.table, "new", ContainerTrigger.RUN, effects=[ContainerEffect.START])
     assert explore(CONTAINER, less).faults == ("new/run: [start] instead of [start, feed]",)
     swapped = change_table_row(
@@ -295,17 +295,17 @@ def test_an_effect_that_is_missing_or_out_of_order_is_found():
     assert explore(CONTAINER, swapped).faults == ("new/run: [feed, start] instead of [start, feed]",)
 
 
-def test_a_missing_edge_is_found():
+def test_a_missing_edge_is_reported():
     assert explore(CONTAINER, drop_row(CONTAINER.table, "idle", ContainerTrigger.RUN)).faults == ("idle: no edge for run",)
 
 
-def test_an_edge_that_is_never_possible_is_named():
+def test_an_impossible_edge_is_reported_as_unfired():
     table = evolve(CONTAINER.table, edges=[*CONTAINER.table.edges, Edge("new", ContainerTrigger.END, "new")])
     result = explore(CONTAINER, table)
     assert (result.holds, result.unfired, result.faults) == (False, ("new/end",), ())
 
 
-def test_an_early_or_missing_end_is_found():
+def test_an_early_or_missing_end_is_reported():
     soon = change_table_row(CONTAINER.table, "idle", ContainerTrigger.RUN, dest="expired")
     assert explore(CONTAINER, soon).faults == ("idle/run: the process ends too soon",)
     late = change_table_row(CONTAINER.table, "idle", ContainerTrigger.DROP, dest="idle")
@@ -313,24 +313,24 @@ def test_an_early_or_missing_end_is_found():
 
 
 @pytest.mark.parametrize("trigger", [StoredTrigger.APPEND, StoredTrigger.RENEW, StoredTrigger.FINISH])
-def test_a_process_that_writes_after_another_has_taken_over_is_found(trigger):
+def test_a_trigger_of_the_owner_that_another_process_fires_is_reported(trigger):
     table = evolve(STORED.table, owned=STORED.table.owned - {trigger})
     assert {*explore(STORED, table).faults} == {
         f"{state}/{trigger}: fires for a process that is not the owner" for state in ("queued", "running", "lost")
     }
 
 
-def test_a_run_that_ends_before_its_response_is_found():
-    """Neither the table nor the model breaks the response off, so the events of the driver are judged."""
+def test_a_run_that_ends_before_its_response_is_reported():
+    """The table and the model agree here, so only the judged events of the driver show the fault."""
     model = evolve(TURNS, effects={**TURNS.effects, TurnEffect.BREAK_OFF: {}})
     assert "opening/leave: R3: event 2: there is no terminal event" in explore(model).faults
 
 
-def test_a_refused_request_that_has_a_response_is_found():
+def test_a_refused_request_with_a_response_is_reported():
     model = evolve(TURNS, start=evolve(TURNS.start, fed=(deltas.Start(),)))
     assert "admitting/leave: a refused request has a response" in explore(model).faults
 
 
-def test_a_response_that_is_stored_before_it_has_ended_is_found():
+def test_a_response_that_is_stored_before_its_end_is_reported():
     table = change_table_row(TURNS.table, "generating", TurnTrigger.FAIL, effects=[TurnEffect.STORE])
     assert explore(TURNS, table).faults == ("generating/fail: [store] instead of [break_off, store]",)

@@ -16,7 +16,7 @@ EQUIVALENT = {
 """The mutations that change no event."""
 
 
-def test_every_edge_is_mutated_in_every_way():
+def test_mutations_yields_every_change_of_an_edge():
     lifecycle = DECLARED.items["function_call"]
     assert [mutation.change for mutation in mutations(lifecycle)][-12:] == [
         "in_progress/cut: drop",
@@ -35,13 +35,13 @@ def test_every_edge_is_mutated_in_every_way():
 
 
 @pytest.mark.long
-def test_an_unchanged_lifecycle_survives():
+def test_the_proof_holds_for_unchanged_lifecycles():
     item, response = DECLARED.items["function_call"], DECLARED.response
     assert fate_of_item(Mutation(item, "nothing", item.edges), "function_call") == "survived"
     assert fate_of_response(Mutation(response, "nothing", response.edges)) == "survived"
 
 
-def test_a_mutation_is_refused_or_caught():
+def test_the_fate_of_a_mutation_is_refused_or_caught():
     changes = {mutation.change: mutation for mutation in mutations(DECLARED.items["function_call"])}
     assert fate_of_item(changes["in_progress/cut: drop"], "function_call") == "refused"
     assert fate_of_item(changes["in_progress/append: drop"], "function_call") == "caught"
@@ -53,7 +53,7 @@ def test_a_mutation_is_refused_or_caught():
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", DECLARED.items)
-def test_no_mutation_of_an_item_survives(kind):
+def test_only_equivalent_mutations_of_an_item_survive(kind):
     lifecycle = DECLARED.items[kind]
     assert fate_of_item(Mutation(lifecycle, "nothing", lifecycle.edges), kind) == "survived"
     fates = {mutation.change: fate_of_item(mutation, kind) for mutation in mutations(lifecycle)}
@@ -62,7 +62,7 @@ def test_no_mutation_of_an_item_survives(kind):
 
 
 @pytest.mark.long
-def test_no_mutation_of_the_response_survives_except_the_equivalent_ones():
+def test_only_equivalent_mutations_of_the_response_survive():
     fates = {mutation.change: fate_of_response(mutation) for mutation in mutations(DECLARED.response)}
     survived = {("response", change) for change, fate in fates.items() if fate == "survived"}
     assert survived == {change for change in EQUIVALENT if change[0] == "response"}
