@@ -159,7 +159,32 @@ def test_the_chart_describes_its_values() -> None:
     assert used == values.keys()
 
 
-VARIABLES = {"INTERLOCK_KEYS": "k", "INTERLOCK_METRICS_KEY": "m", "GRAFANA_PASSWORD": "g"}
+def test_an_ingress_nginx_gets_the_settings_of_the_balancer() -> None:
+    directives = dict(re.findall(r"^ +((?:proxy|client)_\w+) ([^$;]+);", TEXTS["nginx.conf"], flags=re.MULTILINE))
+    names = {"body_size": "client_max_body_size"}
+    units = {"1h": "3600", "2s": "2"}  # the annotations for times are numbers of seconds
+    annotations = yaml.safe_load(TEXTS["chart/values.yaml"])["ingress"]["annotations"]
+    expected = {}
+    for annotation in annotations:
+        name = annotation.removeprefix("nginx.ingress.kubernetes.io/proxy-").replace("-", "_")
+        value = directives[names.get(name, f"proxy_{name}")]
+        expected[annotation] = units.get(value, value)
+    assert annotations == expected
+    assert len(annotations) == len(directives.keys() - {"proxy_pass", "proxy_http_version"})
+
+
+def test_every_prometheus_has_the_job_of_the_alerts() -> None:
+    (job,) = {name for rule in ALERTS for name in re.findall(r'job="(\w+)"', rule["expr"])}
+    page = (ROOT / "docs" / "guides" / "metrics.md").read_text("utf-8")
+    monitored = TEXTS["chart/templates/servicemonitor.yaml"], TEXTS["chart/templates/_helpers.tpl"]
+    assert [*re.findall(r"job_name: (\w+)", TEXTS["prometheus.yml"] + page)] == [job, job]
+    assert ("jobLabel: app.kubernetes.io/name\n" in monitored[0], f"app.kubernetes.io/name: {job}\n" in monitored[1]) == (
+        True,
+        True,
+    )
+
+
+VARIABLES = dict.fromkeys(re.findall(r"\$\{(\w+):\?", TEXTS["compose.yaml"]), "v")
 COMMANDS = [
     "hadolint deploy/Dockerfile",
     "hadolint deploy/Dockerfile.vllm",
@@ -223,16 +248,42 @@ def test_helm_renders_the_chart_to_what_kubernetes_accepts() -> None:
         "nodeSelector": {"zone": "a"},
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "service": {"annotations": {"a": "b"}},
+        "ingress": {
+            "enabled": True,
+            "className": "nginx",
+            "hosts": ["api.example.com"],
+            "tls": [{"secretName": "api-tls", "hosts": ["api.example.com"]}],
+            "annotations": {"nginx.ingress.kubernetes.io/proxy-body-size": None, "a": "b"},
+        },
     }
     assert chart.lint(ROOT / "deploy" / "chart", values)["errors"] == []
     with chart.Chart.load(ROOT / "deploy" / "chart") as loaded:
         rendered = {each["kind"]: each for each in map(yaml.safe_load, loaded.render(values, name="demo").values()) if each}
         unscaled = "".join(loaded.render({**values, "autoscaling": {"enabled": False}}, name="demo").values())
+        anywhere = loaded.render({**values, "ingress": {"enabled": True}}, name="demo")
+        closed = "".join(loaded.render({**values, "ingress": {}}, name="demo").values())
         with pytest.raises(Exception, match="at '/secret': minLength"):
             loaded.render({**values, "secret": ""}, name="demo")
     assert ("replicas: 2" in unscaled, "HorizontalPodAutoscaler" in unscaled) == (True, False)
     assert rendered["ConfigMap"]["data"]["gateway.toml"].strip() == values["config"].strip()
     assert rendered.pop("ServiceMonitor")["spec"]["endpoints"][0]["authorization"]["credentials"]["key"] == "metrics-key"
-    assert rendered.keys() == {"ConfigMap", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Service"}
+    ingress = rendered["Ingress"]
+    service = {"name": rendered["Service"]["metadata"]["name"], "port": {"name": rendered["Service"]["spec"]["ports"][0]["name"]}}
+    http = {"paths": [{"path": "/v1", "pathType": "Prefix", "backend": {"service": service}}]}
+    assert ingress["spec"] == {
+        "ingressClassName": "nginx",
+        "rules": [{"host": "api.example.com", "http": http}],
+        "tls": values["ingress"]["tls"],
+    }
+    assert ingress["metadata"]["annotations"].keys() == {
+        "a",
+        *(f"nginx.ingress.kubernetes.io/proxy-{name}" for name in ("buffering", "connect-timeout", "next-upstream")),
+        *(f"nginx.ingress.kubernetes.io/proxy-{name}" for name in ("next-upstream-tries", "read-timeout")),
+    }
+    (anyone,) = (each for each in map(yaml.safe_load, anywhere.values()) if each and each["kind"] == "Ingress")
+    assert anyone["spec"] == {"rules": [{"http": http}]}
+    kubernetes.validate(anyone, "1.30", strict=True)
+    assert "kind: Ingress" not in closed
+    assert rendered.keys() == {"ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Ingress", "PodDisruptionBudget", "Service"}
     for resource in rendered.values():
         kubernetes.validate(resource, "1.30", strict=True)
