@@ -13,7 +13,8 @@ from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing import Mock
 
-LATE = "it may come late: set late_system = true, unless the API is responses"
+LATE = "a system message may follow others"
+SETTING = ": with `late_system = true` in the file, the gateway sends it as one"
 
 
 def run(*arguments):
@@ -32,7 +33,7 @@ def test_an_upstream_that_can_do_everything(api) -> None:
         "tools      yes",
         "reasoning  yes",
         "schema     yes",
-        f"system     yes  {LATE}",
+        f"system     yes  {LATE}{SETTING if api == 'chat' else ''}",
     ]
 
 
@@ -66,11 +67,18 @@ def test_a_model_that_only_writes_text() -> None:
     ]
 
 
-def test_an_upstream_whose_template_wants_the_system_message_first() -> None:
+@pytest.mark.parametrize(
+    ("api", "consequence"),
+    [
+        ("chat", "the gateway sends a later one as a user's text"),
+        ("responses", "a client that sends a later one receives an error"),
+    ],
+)
+def test_an_upstream_whose_template_wants_the_system_message_first(api, consequence) -> None:
     refused = failure(400, {"error": {"message": "System message must be at the beginning.", "code": 400}})
     with serve_upstream(ScriptedUpstream([refused])) as url:
-        _, lines = run("--upstream", url, "--model", "m", "--upstream-retries", "0")
-    assert lines[-1] == "system     -    it must come first: the gateway sends a later one as a user's text"
+        _, lines = run("--upstream", url, "--upstream-api", api, "--model", "m", "--upstream-retries", "0")
+    assert lines[-1] == f"system     -    a system message must come first: {consequence}"
 
 
 def test_an_upstream_is_required() -> None:

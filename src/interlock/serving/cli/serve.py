@@ -195,7 +195,7 @@ def _warnings(settings: Settings, engine: Engine, reports: Sequence[UpstreamRepo
     if not (is_local(settings.host) or keys.count or engine.passes_keys):
         yield f"--host {settings.host}: other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
     if "keys" not in settings.places and settings.store is not None and not settings.store.startswith("memory:"):
-        yield RANDOM_KEY
+        yield RANDOM_KEY % ("server", "server")
 
 
 def _engine(settings: Settings, upstreams: Sequence[Upstream], servers: ToolServers) -> tuple[Engine, ToolRunner]:

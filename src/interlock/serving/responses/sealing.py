@@ -34,10 +34,10 @@ KEYS_VARIABLE: Final = "INTERLOCK_KEYS"
 """The environment variable with the keys: 32 bytes each in base64, separated by commas. The first key seals."""
 
 RANDOM_KEY: Final = (
-    f"{KEYS_VARIABLE} is not set: reasoning and compactions that this process encrypts cannot be decrypted by another one, "
-    "or after a restart."
+    f"{KEYS_VARIABLE} is not set: reasoning and compactions that this %s encrypts cannot be decrypted after a restart, "
+    "or by another %s."
 )
-"""The warning when a server starts with a random key."""
+"""The warning at a start with a random key; twice in it is what has the key: a server, or in vLLM each of its processes."""
 
 KEY_BYTES: Final = 32
 TOKEN: Final = "gAAAA"  # noqa: S105 - the beginning of every token of Fernet, until the year 2106

@@ -145,6 +145,13 @@ REQUIRED: Final = frozenset({"answers", "tools"})
 """The lines that must say yes."""
 LATE_SYSTEM: Final = (("user", "Hi"), ("assistant", "Hello."), ("system", "Answer in one word."), ("user", "How are you?"))
 """The roles and texts of a conversation with a late system message."""
+LATE_SYSTEM_ADVICE: Final[Mapping[tuple[bool, bool], str]] = {
+    (True, True): "a system message may follow others: with `late_system = true` in the file, the gateway sends it as one",
+    (True, False): "a system message may follow others",
+    (False, True): "a system message must come first: the gateway sends a later one as a user's text",
+    (False, False): "a system message must come first: a client that sends a later one receives an error",
+}
+"""The text of the line, by whether the model accepts such a message, and whether the setting `late_system` concerns it."""
 JSON: Final = {"Content-Type": "application/json"}
 MAX_NAMES: Final = 5
 """The most models that are named."""
@@ -176,7 +183,7 @@ def doctor(*, model: str | None, **_options: object) -> None:
     try:
         gateway = Gateway([evolve(each, settings=msgspec.structs.replace(each.settings, late_system=True)) for each in upstreams])
         with ServerThread(build(Settings(api_key=(key,)), gateway)) as url:
-            for name, mark, text in examine(url, key, model, reason(upstreams)):
+            for name, mark, text in examine(url, key, model, upstreams):
                 click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
                 marks[name] = mark
     finally:
@@ -192,12 +199,16 @@ def reason(upstreams: Iterable[Upstream]) -> str:
     return "; ".join(faults)
 
 
-def examine(url: str, key: str, model: str | None, fault: str) -> Iterator[ReportLine]:
-    """Play the cases to the upstream behind a gateway, and yield the lines of the report; `fault` says why it lists no model."""
+def examine(url: str, key: str, model: str | None, upstreams: Sequence[Upstream]) -> Iterator[ReportLine]:
+    """Play the cases to the upstreams behind a gateway, and yield the lines of the report."""
     headers = {"Authorization": f"Bearer {key}"}
     windows = list_models(url, headers, _TIMEOUT)
     names = ", ".join([*windows][:MAX_NAMES]) + (", …" if len(windows) > MAX_NAMES else "")
-    yield "models", "yes" if windows else "no", f"{len(windows)}: {names}" if windows else fault or "the upstream lists none"
+    yield (
+        "models",
+        "yes" if windows else "no",
+        f"{len(windows)}: {names}" if windows else reason(upstreams) or "the upstream lists none",
+    )
     chosen = model or next(iter(windows), None)
     if chosen is None:
         yield "answers", "no", "there is no model to ask; name one with --model NAME"
@@ -206,10 +217,13 @@ def examine(url: str, key: str, model: str | None, fault: str) -> Iterator[Repor
     yield "window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens"
     for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
         yield case.name, MARKS[case.result], case.note
-    yield "system", *accepts_late_system(url, headers, chosen)
+    # Responses upstreams receive system messages as they are, and gpt-oss's prompts have a place for them.
+    settings = [each.settings for each in upstreams]
+    is_setting = any(each.api == "chat" or (each.api == "vllm" and each.family is not None) for each in settings)
+    yield "system", *accepts_late_system(url, headers, chosen, is_setting=is_setting)
 
 
-def accepts_late_system(url: str, headers: Mapping[str, str], model: str) -> tuple[Mark, str]:
+def accepts_late_system(url: str, headers: Mapping[str, str], model: str, *, is_setting: bool) -> tuple[Mark, str]:
     """Return whether a model's template allows a system message after others, and what follows for the settings."""
     messages = [{"role": role, "content": text} for role, text in LATE_SYSTEM]
     body = dumps({"model": model, "input": messages, "store": False})
@@ -218,6 +232,5 @@ def accepts_late_system(url: str, headers: Mapping[str, str], model: str) -> tup
             response = members(parse(answer.read()))
     except ExchangeError as error:
         return "-", str(error)
-    if response.get("status") in ("completed", "incomplete"):
-        return "yes", "it may come late: set late_system = true, unless the API is responses"
-    return "-", "it must come first: the gateway sends a later one as a user's text"
+    accepts = response.get("status") in ("completed", "incomplete")
+    return "yes" if accepts else "-", LATE_SYSTEM_ADVICE[accepts, is_setting]

@@ -160,7 +160,7 @@ class InterlockPlugin:
         processes: int = getattr(args, "api_server_count", None) or 1
         is_shared = not (settings.store or IN_MEMORY).startswith(IN_MEMORY)
         if settings.keys is None and (processes > 1 or is_shared):
-            logger.warning(RANDOM_KEY)
+            logger.warning(RANDOM_KEY, "process", "process")
         if serving.enable_store and processes > 1 and not is_shared:
             logger.warning(
                 "With %d API processes, a stored response is available only in the process that made it, "
