@@ -477,6 +477,7 @@ _CONVERSATION: Final = Model(
         **dict.fromkeys(_OF_OWNER, lambda conversation: conversation.has_owner),
         ConversationTrigger.LAPSE: lambda conversation: conversation.is_leased,
         ConversationTrigger.DELETE: lambda conversation: conversation.exists,
+        ConversationTrigger.EXPIRE: lambda conversation: conversation.exists and not conversation.is_leased,
     },
     effects={
         ConversationEffect.KEEP: at(ConversationTrigger.CREATE),
@@ -487,9 +488,9 @@ _CONVERSATION: Final = Model(
             **at(ConversationTrigger.JOIN, ConversationTrigger.RELEASE),
             ConversationTrigger.CHANGE: lambda conversation: conversation.has_owner,
         },
-        ConversationEffect.REMOVE: at(ConversationTrigger.DELETE),
+        ConversationEffect.REMOVE: at(ConversationTrigger.DELETE, ConversationTrigger.EXPIRE),
     },
-    over=at(ConversationTrigger.DELETE),
+    over=at(ConversationTrigger.DELETE, ConversationTrigger.EXPIRE),
 )
 """A conversation: only the owner of the lease changes its items, and a change ends the lease of an owner that has not read it."""
 

@@ -36,7 +36,7 @@ from interlock.serving.engines.recordings import read, replay_frames, replay_res
 from interlock.serving.http import server
 from interlock.serving.settings import Settings, SettingsError
 from interlock.serving.store import open_store
-from interlock.serving.store.values import StoredResponse
+from interlock.serving.store.values import StoredConversation, StoredResponse
 
 RECORDINGS = Path(__file__).parents[2] / "corpus" / "recordings"
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -578,11 +578,15 @@ def test_info_shows_an_empty_store(url) -> None:
 
 
 def test_a_store_is_swept(url, monkeypatch) -> None:
-    fill(url, lambda store: store.put("", ended(1)))
-    assert call("sweep", "--store", url) == (0, "deleted 0 expired responses and 0 event logs\n")
-    assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 expired responses and 0 event logs\n")
-    monkeypatch.setenv("INTERLOCK_STORE", url)
-    assert call("sweep") == (0, "deleted 0 expired responses and 0 event logs\n")
+    async def scenario(store):
+        await store.put("", ended(1))
+        await store.create_conversation("", StoredConversation("conv_1", 1, {}))
+
+    fill(url, scenario)
+    assert call("sweep", "--store", url) == (0, "deleted 0 responses, 0 conversations and 0 event logs\n")
+    assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 responses, 0 conversations and 0 event logs\n")
+    monkeypatch.setenv("INTERLOCK_STORE", f"{url}?conversations=0")
+    assert call("sweep") == (0, "deleted 0 responses, 1 conversations and 0 event logs\n")
 
 
 def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:

@@ -447,6 +447,76 @@ def test_a_conversation_is_stored_changed_and_deleted(opened) -> None:
     assert (deletions, remaining) == ((True, False), {})
 
 
+WRITES = {
+    "metadata": lambda store: store.update_conversation("", "conv_1", {}),
+    "an item added": lambda store: store.add_items("", "conv_1", [ANSWER]),
+    "an item removed": lambda store: store.delete_item("", "conv_1", "msg_q"),
+    "a response": lambda store: store.hold("", "conv_1", "resp_1"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_conversation_expires_some_time_after_its_last_write_and_a_sweep_removes_it(opened, write) -> None:
+    async def scenario(store):
+        await store.create_conversation("", CONVERSATION, [QUESTION])
+        opened.now += 59
+        assert await WRITES[write](store)
+        opened.now += 59
+        assert await store.sweep() == SweepResult(0, 0)
+        before = (await store.conversation("", "conv_1")).id, (await store.info()).conversations
+        opened.now += 1
+        after = [
+            await store.conversation("", "conv_1"),
+            await store.conversation_items("", "conv_1"),
+            await store.update_conversation("", "conv_1", {}),
+            await store.add_items("", "conv_1", [ANSWER]),
+            await store.hold("", "conv_1", "resp_2"),
+            await store.delete_conversation("", "conv_1"),
+            (await store.info()).conversations,
+        ]
+        with pytest.raises(Conflict):
+            await store.put("", ENDED, Addition("conv_1", "resp_1", (ANSWER,)))
+        return before, after, await store.sweep(), (await contents(store))[1]
+
+    opened.store = opened.make(conversations=60)
+    before, after, swept, items = run(opened, scenario)
+    assert (before, after) == (("conv_1", 1), [None, None, None, None, False, False, 0])
+    assert (swept, items) == (SweepResult(0, 0, 1), 0)
+
+
+def test_a_conversation_does_not_expire_while_a_response_has_its_lease(opened) -> None:
+    async def scenario(store):
+        await store.create_conversation("", CONVERSATION)
+        await store.hold("", "conv_1", "resp_1")
+        opened.now += LEASE - 1
+        early = await store.sweep(), await store.renew_hold("", "conv_1", "resp_1")
+        opened.now += LEASE
+        return early, await store.renew_hold("", "conv_1", "resp_1"), await store.sweep()
+
+    opened.store = opened.make(conversations=5)
+    assert run(opened, scenario) == ((SweepResult(0, 0), True), False, SweepResult(0, 0, 1))
+
+
+def test_a_conversation_may_take_the_id_of_an_expired_one(opened) -> None:
+    async def scenario(store):
+        await store.create_conversation("", CONVERSATION, [QUESTION])
+        opened.now += 60
+        await store.create_conversation("", CONVERSATION, [ANSWER])
+        return await store.sweep(), await store.conversation_items("", "conv_1"), (await contents(store))[1]
+
+    opened.store = opened.make(conversations=60)
+    assert run(opened, scenario) == (SweepResult(0, 0), (ANSWER,), 1)
+
+
+def test_a_conversation_never_expires_by_default(opened) -> None:
+    async def scenario(store):
+        await store.create_conversation("", CONVERSATION)
+        opened.now += 100 * 365 * 86_400
+        return await store.sweep(), await store.conversation("", "conv_1")
+
+    assert run(opened, scenario) == (SweepResult(0, 0), CONVERSATION)
+
+
 def test_a_conversation_that_does_not_exist_is_left_alone(opened) -> None:
     async def scenario(store):
         await store.create_conversation("two", CONVERSATION)

@@ -172,19 +172,21 @@ def test_responses_that_cannot_be_ended_delay_no_other_and_are_logged_once(make_
 
 
 def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
-    store = open_store("memory:?max_bytes=2m&max_responses=5&ttl=12h")
+    store = open_store("memory:?max_bytes=2m&max_responses=5&ttl=12h&conversations=90d")
     assert isinstance(store, MemoryStore)
-    assert (store.max_bytes, store.max_responses, store.ttl) == (2 * 2**20, 5, 43_200)
+    settings = store.max_bytes, store.max_responses, store.ttl, store.conversations
+    assert settings == (2 * 2**20, 5, 43_200, 90 * 86_400)
     assert open_store("memory:").ttl == 30 * 86_400
+    assert open_store("memory:?conversations=never").conversations is open_store("memory:").conversations is None
     assert open_store("memory:?ttl=never").ttl is open_store().ttl is None
 
 
 def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
     path = tmp_path / "store.db"
-    store = open_store(f"sqlite:{path}?synchronous=full&busy=1.5&ttl=never&logs=1d&max_bytes=1g")
+    store = open_store(f"sqlite:{path}?synchronous=full&busy=1.5&ttl=never&logs=1d&conversations=2d&max_bytes=1g")
     assert isinstance(store, SqliteStore)
-    settings = store.path, store.synchronous, store.busy, store.ttl, store.logs, store.max_bytes
-    assert settings == (str(path), "full", 1.5, None, 86_400, 2**30)
+    settings = store.path, store.synchronous, store.busy, store.ttl, store.logs, store.conversations, store.max_bytes
+    assert settings == (str(path), "full", 1.5, None, 86_400, 172_800, 2**30)
     assert open_store("sqlite:store.db").synchronous == open_store("sqlite:store.db?synchronous=normal").synchronous == "normal"
 
     async def scenario():
@@ -221,7 +223,7 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
         ("redis://db/0", "redis://db/0 names no store; a store is memory:, sqlite:PATH or postgresql://HOST/DATABASE."),
         ("postgresql:store", "postgresql: needs a server, such as postgresql://127.0.0.1/interlock."),
         ("postgres://db?ttl=soon", "postgres: cannot take ttl=soon: a duration is like 900, 15m, 12h, 30d or never."),
-        ("memory:?color=red", "memory: takes ttl, max_bytes, max_responses, and no parameter 'color'."),
+        ("memory:?color=red", "memory: takes ttl, conversations, max_bytes, max_responses, and no parameter 'color'."),
     ],
 )
 def test_a_url_that_names_no_store_is_refused(url, message) -> None:

@@ -21,6 +21,7 @@ from interlock.serving.store.tables import (
 from interlock.serving.store.values import LEASE, Addition, Lease, StoredConversation, StoredResponse, StoreError
 
 TTL = 3600
+CONVERSATION_TTL = 1800
 EXPIRED = "expired"
 
 
@@ -36,10 +37,10 @@ class Row:
 class ModelConversation:
     """A conversation in the model."""
 
-    def __init__(self, items):
+    def __init__(self, items, now):
         self.life = Machine.at_start(CONVERSATION)
         self.life.fire(ConversationTrigger.CREATE)
-        self.items, self.version, self.owner, self.until = [*items], 0, None, 0.0
+        self.items, self.version, self.owner, self.until, self.written = [*items], 0, None, 0.0, now
 
 
 class Model:
@@ -106,14 +107,28 @@ class Model:
             case _:
                 pass
 
-    def conversation_edge(self, conversation, trigger, owner):
+    def state(self, conversation):
+        """Return the state of a conversation as it is now, which is not stored, because the clock may be set back."""
         state = conversation.life.state
         if ConversationTrigger.LAPSE in state.rows and self.over(conversation.until):
-            state, _ = state.rows[ConversationTrigger.LAPSE]  # not stored, because the clock may be set back
-        return state.row_for(trigger, is_owner=owner == conversation.owner)
+            state, _ = state.rows[ConversationTrigger.LAPSE]
+        if ConversationTrigger.EXPIRE in state.rows and self.now >= conversation.written + CONVERSATION_TTL:
+            state, _ = state.rows[ConversationTrigger.EXPIRE]
+        return state
+
+    def conversation(self, conversation_id):
+        """Return a conversation, or None if there is none or it has expired."""
+        conversation = self.conversations.get(conversation_id)
+        if conversation is not None and not self.state(conversation).rows:
+            del self.conversations[conversation_id]
+            return None
+        return conversation
+
+    def conversation_edge(self, conversation, trigger, owner):
+        return self.state(conversation).row_for(trigger, is_owner=owner == conversation.owner)
 
     def may_change(self, conversation_id, trigger, owner=None):
-        conversation = self.conversations.get(conversation_id)
+        conversation = self.conversation(conversation_id)
         return conversation is not None and self.conversation_edge(conversation, trigger, owner) is not None
 
     def change(self, conversation_id, trigger, owner=None):
@@ -123,9 +138,9 @@ class Model:
         for effect in effects:
             match effect:
                 case ConversationEffect.TAKE:
-                    conversation.owner, conversation.until = owner, self.now + LEASE
+                    conversation.owner, conversation.until, conversation.written = owner, self.now + LEASE, self.now
                 case ConversationEffect.WRITE:
-                    conversation.version += 1
+                    conversation.version, conversation.written = conversation.version + 1, self.now
                 case ConversationEffect.FREE:
                     conversation.owner = None
                 case _:
@@ -261,10 +276,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from(PASSED))
     def pass_time(self, seconds):
-        before = {*self.model.rows}
+        before = {*self.model.rows, *self.model.conversations}
         for name in before:
             self.model.row(name)
-        if before != self.model.rows.keys():
+            self.model.conversation(name)
+        if before != self.model.rows.keys() | self.model.conversations.keys():
             self.sweep()  # what has lapsed would be back if the clock was set back
         self.model.now += seconds
 
@@ -275,12 +291,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(conversation_id=CONVERSATION_IDS, count=COUNTS)
     def create(self, conversation_id, count):
         items = [item(number) for number in range(count)]
-        self.model.conversations[conversation_id] = ModelConversation(items)
+        self.model.conversations[conversation_id] = ModelConversation(items, self.model.now)
         assert self.ask(self.store.create_conversation("", StoredConversation(conversation_id, 1, {}), items)) is None
 
     @rule(conversation_id=CONVERSATION_IDS, number=COUNTS)
     def add(self, conversation_id, number):
-        conversation = self.model.conversations.get(conversation_id)
+        conversation = self.model.conversation(conversation_id)
         answer = self.ask(self.store.add_items("", conversation_id, [item(number)]))
         if conversation is None:
             assert answer is None
@@ -293,7 +309,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(conversation_id=CONVERSATION_IDS, number=COUNTS)
     def take_away(self, conversation_id, number):
-        conversation = self.model.conversations.get(conversation_id)
+        conversation = self.model.conversation(conversation_id)
         answer = self.ask(self.store.delete_item("", conversation_id, f"msg_{number}"))
         if conversation is None or item(number) not in conversation.items:
             assert answer is None
@@ -309,7 +325,7 @@ class StoreMachine(RuleBasedStateMachine):
         trigger, method = (
             (ConversationTrigger.RENEW, self.store.renew_hold) if renew else (ConversationTrigger.HOLD, self.store.hold)
         )
-        conversation = self.model.conversations.get(conversation_id)
+        conversation = self.model.conversation(conversation_id)
         if conversation is not None and conversation.owner == owner and not renew:
             return  # each response starts once
         answer = self.ask(method("", conversation_id, owner))
@@ -329,13 +345,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(conversation_id=CONVERSATION_IDS)
     def read_conversation(self, conversation_id):
-        conversation = self.model.conversations.get(conversation_id)
+        conversation = self.model.conversation(conversation_id)
         expected = None if conversation is None else tuple(conversation.items)
         assert self.ask(self.store.conversation_items("", conversation_id)) == expected
 
     @rule(conversation_id=CONVERSATION_IDS)
     def delete_conversation(self, conversation_id):
-        expected = self.model.conversations.pop(conversation_id, None) is not None
+        expected = self.model.conversation(conversation_id) is not None
+        self.model.conversations.pop(conversation_id, None)
         assert self.ask(self.store.delete_conversation("", conversation_id)) is expected
 
     def teardown(self):
@@ -359,6 +376,6 @@ LIMITS = settings(max_examples=40, stateful_step_count=40, deadline=None)
 def test_every_store_matches_the_model(make_store, kind) -> None:
     class Machine(StoreMachine):
         def open(self, clock):
-            return make_store(kind, ttl=TTL, clock=clock)
+            return make_store(kind, ttl=TTL, conversations=CONVERSATION_TTL, clock=clock)
 
     run_state_machine_as_test(Machine, settings=LIMITS)

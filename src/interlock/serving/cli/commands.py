@@ -200,9 +200,12 @@ def info(url: str) -> None:
 @store.command(epilog=examples("interlock store sweep --store postgresql://127.0.0.1/interlock"))
 @url_option
 def sweep(url: str) -> None:
-    """Delete expired responses now (servers do this periodically)."""
+    """Delete expired responses and conversations now (servers do this periodically).
+
+    The URL says what has expired: with `?ttl=7d&conversations=90d`, responses after 7 days and conversations after 90.
+    """
     deleted = _in_store(url, lambda store: store.sweep())
-    click.echo(f"deleted {deleted.expired} expired responses and {deleted.trimmed} event logs")
+    click.echo(f"deleted {deleted.expired} responses, {deleted.conversations} conversations and {deleted.trimmed} event logs")
 
 
 def _in_store(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:

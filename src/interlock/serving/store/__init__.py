@@ -42,19 +42,20 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
     """
     scheme, colon, rest = url.partition(":")
     place, _, query = rest.partition("?")
-    durations = {"ttl": _duration, "logs": _duration}
+    durations = {"ttl": _duration, "logs": _duration, "conversations": _duration}
     match scheme if colon else "":
         case "memory":
             if place:
                 raise StoreUnusable("memory: takes no path.")
-            parameters = _parameters(scheme, query, {"ttl": _duration, "max_bytes": _size, "max_responses": _count})
+            parsers = {"ttl": _duration, "conversations": _duration, "max_bytes": _size, "max_responses": _count}
+            parameters = _parameters(scheme, query, parsers)
             return _store_class("sqlite", "MemoryStore", "apsw", "serve")(**parameters)
         case "sqlite":
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
-            parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _size}
-            parameters = _parameters(scheme, query, parsers)
+            file_parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _size}
+            parameters = _parameters(scheme, query, file_parsers)
             return _store_class("sqlite", "SqliteStore", "apsw", "serve")(place, create=create, **parameters)
         case "postgresql" | "postgres":
             if not place.startswith("//"):

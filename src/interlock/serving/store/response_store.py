@@ -116,7 +116,7 @@ class Notifications:
 
 @define(eq=False, slots=False)  # so that a test can replace a method of one store
 class ResponseStore(ABC):
-    """Stores responses until they expire, and conversations until they are deleted.
+    """Stores responses and conversations until they expire or are deleted.
 
     Each write fires an edge of the table `stored` or `conversation`; if the state has no such edge,
     nothing is written. Responses and conversations belong to a tenant, and no other tenant can see them. Each item has an id.
@@ -131,6 +131,8 @@ class ResponseStore(ABC):
     """Seconds from the last write of a response until it expires; None for never."""
     logs: float | None = field(default=None, kw_only=True)
     """Seconds from the end of a response until its events are removed; None to keep them as long as the response."""
+    conversations: float | None = field(default=None, kw_only=True)
+    """Seconds from the last write of a conversation until it expires; None for never."""
     clock: Callable[[], float] | None = field(default=None, kw_only=True)
     """Returns the time in seconds, for tests; None for the clock of the database or, if it has none, of the host. On the host,
     leases use the monotonic clock, which only a restart of the host resets."""
@@ -277,12 +279,13 @@ class ResponseStore(ABC):
             await self._write_conversation(tenant, conversation_id, ConversationEdit(_CT.RELEASE, owner))
 
     async def sweep(self) -> SweepResult:
-        """Delete expired responses, which readers already cannot see, and expired logs."""
+        """Delete expired responses and conversations, which readers already cannot see, and expired logs."""
         expired = await self._repeat(lambda tx: Responses(tx).expire(SWEEP_BATCH))
+        conversations = await self._repeat(lambda tx: Conversations(tx).expire(SWEEP_BATCH))
         age = self.logs
         trimmed = 0 if age is None else await self._repeat(lambda tx: Responses(tx).trim(age, SWEEP_BATCH))
         await self._free_space()
-        return SweepResult(expired, trimmed)
+        return SweepResult(expired, trimmed, conversations)
 
     async def info(self) -> StoreInfo:
         """Return the store's contents."""
@@ -307,12 +310,9 @@ class ResponseStore(ABC):
 
     def _info(self, tx: Transaction) -> StoreInfo:
         counts, leases = Responses(tx).count()
-        conversations, items, events = (
-            tx.connection.value(f"SELECT count(*) FROM {table}")  # noqa: S608 - constants
-            for table in ("conversation", "item", "event")
-        )
+        items, events = (tx.connection.value(f"SELECT count(*) FROM {table}") for table in ("item", "event"))  # noqa: S608 - constants
         kind, size = self._describe(tx.connection)
-        return StoreInfo(kind, VERSION, counts, conversations, items, events, size, leases)
+        return StoreInfo(kind, VERSION, counts, Conversations(tx).count(), items, events, size, leases)
 
     def _transaction(self, connection: DatabaseConnection) -> Transaction:
         """Return a `Transaction` on the store's clock."""
@@ -321,7 +321,7 @@ class ResponseStore(ABC):
             now = connection.time() if self.clock is None else self.clock()
             return (time.monotonic(), time.time()) if now is None else (now, now)
 
-        return Transaction(connection, clock, self.ttl)
+        return Transaction(connection, clock, self.ttl, self.conversations)
 
     async def _repeat(self, work: Callable[[Transaction], int]) -> int:
         """Run work until it returns 0, and return the sum of its results."""

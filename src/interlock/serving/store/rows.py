@@ -6,9 +6,10 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from functools import cached_property
 from math import inf
-from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never, cast
 
 from attrs import define, evolve, field, fields, frozen
 from msgspec.json import decode
@@ -48,7 +49,10 @@ from interlock.serving.store.values import (
 
 Values: TypeAlias = Sequence[object]
 
-VERSION: Final = 1
+T = TypeVar("T", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+
+VERSION: Final = 2
 """The version of the layout. A store of another version is refused."""
 
 LAYOUT: Final = """
@@ -88,8 +92,9 @@ LAYOUT: Final = """
 
     CREATE TABLE conversation (
         seq {seq}, tenant TEXT NOT NULL, id TEXT NOT NULL, created_at {int} NOT NULL, metadata {bytes} NOT NULL,
-        version INTEGER NOT NULL, owner TEXT NOT NULL, until {float} NOT NULL, UNIQUE (tenant, id)
+        version INTEGER NOT NULL, owner TEXT NOT NULL, until {float} NOT NULL, written {float} NOT NULL, UNIQUE (tenant, id)
     );
+    CREATE INDEX conversation_by_written ON conversation (written);
     CREATE TABLE member (
         conversation {int} NOT NULL REFERENCES conversation, place INTEGER NOT NULL, item {int} NOT NULL REFERENCES item,
         PRIMARY KEY (conversation, place)
@@ -223,14 +228,16 @@ def has_lapsed(until: float, now: float) -> bool:
 
 @define(eq=False)
 class Transaction:
-    """A transaction and the time of its first look at the `clock`: `now` for leases, and `today` for the expiry of responses.
+    """A transaction and the time of its first look at the `clock`: `now` for leases, and `today` for expiry.
 
+    `ttl` and `conversations` are the seconds from the last write of a response or conversation until it expires; None for never.
     `use` records the use of a response or conversation; `changed` collects the responses whose subscribers to notify.
     """
 
     connection: DatabaseConnection
     clock: Callable[[], tuple[float, float]]
     ttl: float | None
+    conversations: float | None
     use: Callable[[Literal["response", "conversation"], Seq], None] = lambda _table, _seq: None
     changed: list[ResponseKey] = field(factory=list[ResponseKey])
     locked: dict[ResponseKey, ResponseRow | None] = field(factory=dict[ResponseKey, "ResponseRow | None"])
@@ -252,6 +259,10 @@ class Transaction:
     def lease(self) -> tuple[float, float]:
         """The values of `VALID`."""
         return self.now, self.now + 2 * LEASE
+
+    def expiry(self, ttl: float | None) -> float:
+        """Return the time at or before which the last write is of what has expired."""
+        return -inf if ttl is None else self.today - ttl
 
 
 @frozen
@@ -374,11 +385,10 @@ _INSERT: Final = (
 )
 
 
-def _apply_time(name: str, *, lapsed: bool, expired: bool) -> State[StoredTrigger, StoredEffect]:
-    """Apply a lapse of the lease and the expiry of the response to a stored state."""
-    state = STORED.states[name]
-    for trigger, due in ((_T.LAPSE, lapsed), (_T.EXPIRE, expired)):
-        if due and trigger in state.rows:
+def _apply_time(state: State[T, E], due: Mapping[T, bool]) -> State[T, E]:
+    """Fire the triggers that are due by the clock and have an edge, in order, without carrying out their effects."""
+    for trigger, is_due in due.items():
+        if is_due and trigger in state.rows:
             state, _ = state.rows[trigger]
     return state
 
@@ -414,12 +424,12 @@ class Responses:
 
     def state(self, row: ResponseRow) -> State[StoredTrigger, StoredEffect]:
         """Return the current state of a response, which may have expired or lost its lease."""
-        return _apply_time(row.state, lapsed=has_lapsed(row.until, self.tx.now), expired=row.written <= self._expiry)
+        due = {_T.LAPSE: has_lapsed(row.until, self.tx.now), _T.EXPIRE: row.written <= self._expiry}
+        return _apply_time(STORED.states[row.state], due)
 
     @property
     def _expiry(self) -> float:
-        """A response has expired if its last write is at or before this time."""
-        return -inf if self.tx.ttl is None else self.tx.today - self.tx.ttl
+        return self.tx.expiry(self.tx.ttl)
 
     def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         row = self.row(tenant, response_id)
@@ -571,7 +581,7 @@ class Responses:
         counts: Counter[str] = Counter()
         query = f"SELECT state, NOT {VALID}, written <= ?, count(*) FROM response GROUP BY 1, 2, 3"  # noqa: S608 - constants
         for name, lapsed, expired, count in self.tx.connection.rows(query, (*self.tx.lease, self._expiry)):
-            state = _apply_time(name, lapsed=lapsed, expired=expired)
+            state = _apply_time(STORED.states[name], {_T.LAPSE: lapsed, _T.EXPIRE: expired})
             if state.rows:
                 counts[state.name] += count
         rows = self.rows(f"state IN ({UNFINISHED}) AND {VALID}", *self.tx.lease)
@@ -595,6 +605,7 @@ class ConversationRow:
     version: int
     owner: str
     until: float
+    written: float
 
     @property
     def conversation(self) -> StoredConversation:
@@ -608,21 +619,34 @@ class Conversations:
     tx: Transaction
 
     def row(self, tenant: str, conversation_id: str) -> ConversationRow | None:
-        columns = "seq, id, created_at, metadata, version, owner, until"
+        """Return the row of a conversation, even if it has expired."""
+        columns = "seq, id, created_at, metadata, version, owner, until, written"
         query = f"SELECT {columns} FROM conversation WHERE tenant = ? AND id = ?{self.tx.connection.lock}"  # noqa: S608 - constants
         values = self.tx.connection.row(query, (tenant, conversation_id))
-        if values is None:
+        return None if values is None else ConversationRow(*values)
+
+    def state(self, row: ConversationRow) -> State[ConversationTrigger, ConversationEffect]:
+        """Return the current state of a conversation, which may have expired or lost its lease."""
+        due = {
+            _CT.LAPSE: bool(row.owner) and has_lapsed(row.until, self.tx.now),
+            _CT.EXPIRE: row.written <= self.tx.expiry(self.tx.conversations),
+        }
+        return _apply_time(CONVERSATION.states["leased" if row.owner else "free"], due)
+
+    def current(self, tenant: str, conversation_id: str) -> ConversationRow | None:
+        """Return the row of a conversation, and record its use; return None if there is none or it has expired."""
+        row = self.row(tenant, conversation_id)
+        if row is None or not self.state(row).rows:
             return None
-        row = ConversationRow(*values)
         self.tx.use("conversation", row.seq)
         return row
 
     def get(self, tenant: str, conversation_id: str) -> StoredConversation | None:
-        row = self.row(tenant, conversation_id)
+        row = self.current(tenant, conversation_id)
         return None if row is None else row.conversation
 
     def items(self, tenant: str, conversation_id: str) -> tuple[JsonItem, ...] | None:
-        row = self.row(tenant, conversation_id)
+        row = self.current(tenant, conversation_id)
         if row is None:
             return None
         query = "SELECT body FROM member JOIN item ON item.seq = member.item WHERE conversation = ? ORDER BY place"
@@ -630,7 +654,7 @@ class Conversations:
 
     def require_owner(self, tenant: str, addition: Addition) -> None:
         """Raise `Conflict` if the conversation of an addition has another owner or no longer exists."""
-        row = self.row(tenant, addition.conversation_id)
+        row = self.current(tenant, addition.conversation_id)
         if row is None:
             raise _conflict(addition.conversation_id, _CT.JOIN)
         self._effects(row, _CT.JOIN, addition.owner)
@@ -642,15 +666,14 @@ class Conversations:
             Conflict: The state has no edge for the edit.
         """
         connection = self.tx.connection
-        row = self.row(tenant, conversation_id)
         if (new := edit.conversation) is not None:
-            if row is not None:  # the new conversation replaces it
-                self.remove(row.seq)
-            insert = (
-                "INSERT INTO conversation (tenant, id, created_at, metadata, version, owner, until) VALUES (?, ?, ?, ?, ?, '', 0)"
-            )
-            connection.execute(insert, (tenant, new.id, new.created_at, dumps(new.metadata), new.version))
-            row = self.row(tenant, new.id)
+            old = self.row(tenant, conversation_id)
+            if old is not None:  # the new conversation replaces it
+                self.remove(old.seq)
+            columns = "tenant, id, created_at, metadata, version, owner, until, written"
+            insert = f"INSERT INTO conversation ({columns}) VALUES (?, ?, ?, ?, ?, '', 0, ?)"  # noqa: S608 - constants
+            connection.execute(insert, (tenant, new.id, new.created_at, dumps(new.metadata), new.version, self.tx.today))
+        row = self.current(tenant, conversation_id)
         member = None if row is None or edit.item_id is None else self._member(row.seq, edit.item_id)
         if row is None or (edit.item_id is not None and member is None):
             return None
@@ -659,18 +682,20 @@ class Conversations:
                 case _CE.KEEP:
                     self._append(tenant, row.seq, edit.items)
                 case _CE.DESCRIBE:
-                    connection.execute("UPDATE conversation SET metadata = ? WHERE seq = ?", (dumps(edit.metadata), row.seq))
+                    values = dumps(edit.metadata), self.tx.today, row.seq
+                    connection.execute("UPDATE conversation SET metadata = ?, written = ? WHERE seq = ?", values)
                 case _CE.WRITE:
                     self._append(tenant, row.seq, edit.items)
                     if member is not None:
                         place, item = member
                         connection.execute("DELETE FROM member WHERE conversation = ? AND place = ?", (row.seq, place))
                         Items(connection).drop(item)
-                    connection.execute("UPDATE conversation SET version = version + 1 WHERE seq = ?", (row.seq,))
+                    update = "UPDATE conversation SET version = version + 1, written = ? WHERE seq = ?"
+                    connection.execute(update, (self.tx.today, row.seq))
                 case _CE.TAKE:
                     now, _ = self.tx.clock()  # the lock on the row may have taken long
-                    values = edit.owner, now + LEASE, row.seq
-                    connection.execute("UPDATE conversation SET owner = ?, until = ? WHERE seq = ?", values)
+                    update = "UPDATE conversation SET owner = ?, until = ?, written = ? WHERE seq = ?"
+                    connection.execute(update, (edit.owner, now + LEASE, self.tx.today, row.seq))
                 case _CE.FREE:
                     connection.execute("UPDATE conversation SET owner = '' WHERE seq = ?", (row.seq,))
                 case _CE.REMOVE:
@@ -687,13 +712,25 @@ class Conversations:
         for (item,) in items:
             Items(self.tx.connection).drop(item)
 
+    def expire(self, limit: int) -> int:
+        """Remove up to `limit` expired conversations, and return how many."""
+        lock = self.tx.connection.lock
+        where = f"written <= ? AND (owner = '' OR NOT {VALID}) ORDER BY written LIMIT ?{lock}{lock and ' SKIP LOCKED'}"
+        values = self.tx.expiry(self.tx.conversations), *self.tx.lease, limit
+        rows = self.tx.connection.rows(f"SELECT seq FROM conversation WHERE {where}", values)  # noqa: S608 - constants
+        for (seq,) in rows:
+            self.remove(seq)
+        return len(rows)
+
+    def count(self) -> int:
+        """Return the number of conversations that have not expired."""
+        where = f"written > ? OR (owner != '' AND {VALID})"
+        values = self.tx.expiry(self.tx.conversations), *self.tx.lease
+        return int(self.tx.connection.value(f"SELECT count(*) FROM conversation WHERE {where}", values))  # noqa: S608 - constants
+
     def _effects(self, row: ConversationRow, trigger: ConversationTrigger, owner: str) -> tuple[ConversationEffect, ...]:
         """Return the effects of an edit by the response `owner`; raise `Conflict` if it has no edge."""
-        state = CONVERSATION.states["leased" if row.owner else "free"]
-        if trigger is _CT.CREATE:
-            state = CONVERSATION.states[CONVERSATION.initial]
-        elif row.owner and has_lapsed(row.until, self.tx.now):
-            state, _ = state.rows[_CT.LAPSE]
+        state = CONVERSATION.states[CONVERSATION.initial] if trigger is _CT.CREATE else self.state(row)
         edge = state.row_for(trigger, is_owner=owner == row.owner)
         if edge is None:
             raise _conflict(row.id, trigger)

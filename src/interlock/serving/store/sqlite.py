@@ -321,7 +321,7 @@ class MemoryStore(ResponseStore):
             responses, conversations, pages, free = self._connection.rows(FIGURES)[0]
             is_full = pages - free > max_pages
             exceeded = is_full or responses > self.max_responses, is_full or conversations > self.max_responses
-            if any(exceeded) and Responses(tx).expire(SWEEP_BATCH):
+            if any(exceeded) and (Responses(tx).expire(SWEEP_BATCH) or Conversations(tx).expire(SWEEP_BATCH)):
                 continue
             row = self._connection.row(EVICTABLE, (*exceeded, self._uses, *tx.lease)) if any(exceeded) else None
             if row is None:

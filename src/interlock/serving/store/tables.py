@@ -8,8 +8,8 @@ A response in a conversation holds a lease on it, so only that response can chan
 stays the owner until another response takes the lease or a client changes the items. A response that is no longer the owner
 changes nothing.
 
-A store writes nothing at the moment when a lease lapses or a response expires: the next operation consults the store's clock, and
-fires `lapse` or `expire` first. It carries out the effects of an edge in one commit.
+A store writes nothing at the moment when a lease lapses, or a response or conversation expires: the next operation consults the
+store's clock, and fires `lapse` or `expire` first. It carries out the effects of an edge in one commit.
 """
 
 from __future__ import annotations
@@ -142,6 +142,8 @@ class ConversationTrigger(StrEnum):
     """The lease is over and the owner has not renewed it."""
     DELETE = "delete"
     """A client deletes the conversation."""
+    EXPIRE = "expire"
+    """The retention time of the conversation is over, counted from its last write."""
 
 
 class ConversationEffect(StrEnum):
@@ -178,6 +180,7 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
 
         Edge("free",    _CT.CHANGE,   "free",    [_CE.WRITE]),
         Edge("free",    _CT.HOLD,     "leased",  [_CE.TAKE]),
+        Edge("free",    _CT.EXPIRE,   "deleted", [_CE.REMOVE]),
 
         Edge("leased",  _CT.RENEW,    "leased",  [_CE.TAKE]),
         Edge("leased",  _CT.JOIN,     "free",    [_CE.WRITE, _CE.FREE]),
@@ -190,6 +193,7 @@ CONVERSATION: Final[Table[ConversationTrigger, ConversationEffect]] = Table(
         Edge("lapsed",  _CT.RELEASE,  "free",    [_CE.FREE]),
         Edge("lapsed",  _CT.CHANGE,   "free",    [_CE.WRITE, _CE.FREE]),
         Edge("lapsed",  _CT.HOLD,     "leased",  [_CE.TAKE]),
+        Edge("lapsed",  _CT.EXPIRE,   "deleted", [_CE.REMOVE]),
     ],
 )  # fmt: skip
 """The life of a conversation. `leased` has no row for `change` or `hold`, so only the owner adds items."""

@@ -138,10 +138,11 @@ class Log:
 
 @frozen
 class SweepResult:
-    """The numbers of expired responses and of expired logs that a sweep has removed."""
+    """The numbers of expired responses, logs and conversations that a sweep has removed."""
 
     expired: int
     trimmed: int
+    conversations: int = 0
 
 
 @frozen
