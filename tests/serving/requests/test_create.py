@@ -1,4 +1,4 @@
-"""Bodies of requests: what real clients send is taken, what is wrong is refused with the parameter's name."""
+"""Request bodies: requests of real clients are accepted, and errors name the invalid parameter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 USER = {"type": "message", "role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
-BROUGHT = {"type": "additional_tools", "role": "developer"}
+ADDITIONAL_TOOLS = {"type": "additional_tools", "role": "developer"}
 UNTYPED = {"role": "user", "content": "hi"}
 
 
@@ -53,7 +53,7 @@ def refusal(**members):
     return caught.value.param, caught.value.code
 
 
-def test_a_bare_request_has_the_defaults_of_the_api():
+def test_a_minimal_request_has_the_defaults_of_the_api():
     request = read_body(b'{"model": "m", "input": "hi"}')
     assert request.input == (USER,)
     assert (request.model, request.stream, request.store, request.tool_choice) == ("m", False, True, "auto")
@@ -62,7 +62,7 @@ def test_a_bare_request_has_the_defaults_of_the_api():
     assert not request.wants_logprobs
 
 
-def test_what_is_given_is_picked():
+def test_given_parameters_are_read():
     request = read(
         stream=True,
         background=True,
@@ -92,13 +92,13 @@ def test_a_conversation_is_named_by_its_id_alone_or_in_an_object(conversation):
     assert (request.conversation_id, request.input, read().conversation_id) == ("conv_1", (), None)
 
 
-def test_null_is_as_good_as_nothing():
+def test_null_means_the_default():
     request = read(stream=None, tools=None, text=None, reasoning=None, metadata=None, conversation=None, prompt=None)
     assert (request.stream, request.tools, request.text_format) == (False, (), {"type": "text"})
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
-def test_messages_of_every_role_come_with_and_without_type_and_id(role):
+def test_messages_of_every_role_may_omit_type_and_id(role):
     item = {"role": role, "content": [{"type": "input_text", "text": "a"}]}
     typed = {**item, "type": "message", "id": "msg_1", "status": "completed", "phase": None}
     assert read(input=[item, typed]).input == ({**item, "type": "message"}, typed)
@@ -116,7 +116,7 @@ def test_messages_of_every_role_come_with_and_without_type_and_id(role):
         {"type": "refusal", "refusal": "no"},
     ],
 )
-def test_parts_of_every_kind_are_taken(part):
+def test_parts_of_every_kind_are_accepted(part):
     assert read(input=[{"role": "user", "content": [part]}]).input[0]["content"] == [part]
 
 
@@ -137,11 +137,11 @@ def test_parts_of_every_kind_are_taken(part):
         {"type": "function_call_output", "name": "notify", "call_id": None, "output": "done"},
     ],
 )
-def test_items_of_every_kind_are_taken_as_they_are(item):
+def test_items_of_every_kind_are_accepted_unchanged(item):
     assert resolve(read(input=[item])) == (item,)
 
 
-def test_an_approval_belongs_to_a_question():
+def test_an_approval_needs_its_request():
     approval_request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "x", "arguments": "{}", "server_label": "s"}
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     assert resolve(read(input=[approval_request, answer])) == (approval_request, answer)
@@ -174,11 +174,11 @@ def test_an_item_with_an_id_alone_is_a_reference(kind):
         {"type": "from_the_future", "name": 7},
     ],
 )
-def test_tools_of_every_kind_are_taken_as_they_are(tool):
+def test_tools_of_every_kind_are_accepted_unchanged(tool):
     assert read(tools=[tool]).tools == (tool,)
 
 
-def test_the_settings_that_clients_send_along_are_taken():
+def test_other_settings_of_real_clients_are_accepted():
     read(
         metadata={"k": "v"},
         prompt_cache_key="k",
@@ -195,7 +195,7 @@ def test_the_settings_that_clients_send_along_are_taken():
     )
 
 
-def test_a_body_of_a_megabyte_is_taken():
+def test_a_body_of_a_megabyte_is_accepted():
     request = read_body(json.dumps({"model": "m", "input": "x" * 1_000_000}).encode())
     assert len(str(request.input[0]["content"])) == 1_000_000
 
@@ -221,13 +221,13 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_stay_characters
         b'{"a": "\\ud800", "input": ' + b"[" * 101 + b"]" * 101 + b"}",
     ],
 )
-def test_what_is_no_json_object_is_refused(body):
+def test_a_body_that_is_not_a_json_object_is_refused(body):
     with pytest.raises(ApiError) as caught:
         read_body(body)
     assert (caught.value.status, caught.value.param, caught.value.code) == (400, None, "invalid_json")
 
 
-def test_an_error_has_the_body_of_openai():
+def test_an_error_has_the_format_of_openai():
     with pytest.raises(ApiError, match="'temperature'") as caught:
         read(temperature="hot")
     assert caught.value.body() == {
@@ -298,15 +298,15 @@ def test_an_error_has_the_body_of_openai():
             "input[0].server_label",
             "invalid_value",
         ),
-        ({"input": [{**BROUGHT, "tools": [{"type": []}]}]}, "input[0].tools[0].type", "invalid_type"),
-        ({"input": [{**BROUGHT, "tools": [{"type": "x", "name": {}}]}]}, "input[0].tools[0].name", "invalid_type"),
+        ({"input": [{**ADDITIONAL_TOOLS, "tools": [{"type": []}]}]}, "input[0].tools[0].type", "invalid_type"),
+        ({"input": [{**ADDITIONAL_TOOLS, "tools": [{"type": "x", "name": {}}]}]}, "input[0].tools[0].name", "invalid_type"),
         (
-            {"input": [{**BROUGHT, "tools": [{"type": "mcp", "server_label": []}]}]},
+            {"input": [{**ADDITIONAL_TOOLS, "tools": [{"type": "mcp", "server_label": []}]}]},
             "input[0].tools[0].server_label",
             "invalid_type",
         ),
         (
-            {"input": [{**BROUGHT, "tools": [{"type": "namespace", "name": "n", "tools": [{"type": {}}]}]}]},
+            {"input": [{**ADDITIONAL_TOOLS, "tools": [{"type": "namespace", "name": "n", "tools": [{"type": {}}]}]}]},
             "input[0].tools[0].tools[0].type",
             "invalid_type",
         ),
@@ -405,7 +405,7 @@ def test_an_error_has_the_body_of_openai():
         ),
     ],
 )
-def test_what_is_wrong_is_refused_by_name(members, param, code):
+def test_an_error_names_the_invalid_parameter(members, param, code):
     assert refusal(**members) == (param, code)
 
 
@@ -420,14 +420,14 @@ def test_a_tool_output_may_answer_a_call_of_the_previous_response():
     assert resolve(request, [USER, CALL]) == (USER, CALL, RESULT)
 
 
-def test_a_reference_is_replaced_by_the_item_it_means_unless_that_is_there():
+def test_a_reference_is_replaced_by_its_item_unless_the_input_has_the_item():
     stored = {"fc_1": {**CALL, "id": "fc_1"}}
     request = read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT])
     assert resolve(request, stored=stored) == (stored["fc_1"], RESULT)
     assert resolve(request, [stored["fc_1"]], stored) == (stored["fc_1"], RESULT)
 
 
-def test_a_reference_to_what_nobody_has_is_not_found():
+def test_a_reference_to_an_unknown_item_is_not_found():
     with pytest.raises(ApiError) as refused:
         resolve(read(input=[{"type": "item_reference", "id": "fc_1"}, RESULT]))
     assert (refused.value.status, refused.value.param, refused.value.code) == (404, "input", None)
@@ -443,7 +443,7 @@ def test_a_reference_to_what_nobody_has_is_not_found():
         ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]}, [FUNCTION], "tool_choice.tools[0]"),
     ],
 )
-def test_a_tool_that_is_chosen_must_be_there(choice, tools, param):
+def test_a_chosen_tool_must_be_declared(choice, tools, param):
     assert refusal(tools=tools, tool_choice=choice) == (param, "invalid_value")
 
 
@@ -465,7 +465,7 @@ DRIVEN = {"id": "resp_1", "object": "response", "created_at": 1, "status": "in_p
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(CreateResponse.__struct_fields__), VALUES, max_size=4))
-def test_any_object_is_taken_or_refused_and_what_is_taken_is_echoed(members):
+def test_any_object_is_refused_or_accepted_and_echoed(members):
     try:
         request = read(**members)
     except ApiError as error:
@@ -481,7 +481,7 @@ def test_a_conversation_begins_with_nothing_or_with_items():
     assert read_conversation({"items": [UNTYPED], "metadata": {"topic": "trains"}}) == ((USER,), {"topic": "trains"})
 
 
-def test_items_are_added_as_they_are_and_metadata_is_set_as_a_whole():
+def test_added_items_and_new_metadata_of_a_conversation_are_read():
     assert read_conversation_items({"items": [UNTYPED] * 20}) == (USER,) * 20
     assert read_metadata({"metadata": {"topic": "trains"}}) == {"topic": "trains"}
     assert read_metadata({"metadata": None}) == {}
@@ -501,7 +501,7 @@ def test_items_are_added_as_they_are_and_metadata_is_set_as_a_whole():
         (read_metadata, {"metadata": {str(n): "v" for n in range(17)}}, "metadata", "object_above_max_properties"),
     ],
 )
-def test_what_is_wrong_in_a_conversation_is_refused_by_its_name(read, body, param, code):
+def test_an_error_in_a_conversation_names_the_invalid_parameter(read, body, param, code):
     with pytest.raises(ApiError) as caught:
         read(body)
     assert (caught.value.status, caught.value.param, caught.value.code) == (400, param, code)
@@ -514,7 +514,7 @@ def refusal_of(read, body):
 
 
 @pytest.mark.parametrize("read", [read_for_host, read_request])
-def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_servers(read):
+def test_both_servers_refuse_an_unknown_item_type(read):
     status, param, message = refusal_of(read, {"input": [{"role": "user", "content": "Hi"}, {"type": "teleport_call"}]})
     assert (status, param) == (400, "input[1].type")
     assert message.startswith("Invalid value: 'teleport_call'. Supported values are: 'message', ")
@@ -522,7 +522,7 @@ def test_an_item_of_a_type_that_nobody_knows_is_refused_by_its_name_in_both_serv
 
 @pytest.mark.parametrize("read", [read_for_host, read_request])
 @pytest.mark.parametrize("fields", [{"async": "yes"}, {"defer_loading": "x"}, {"async": 1}, {"defer_loading": []}])
-def test_both_servers_refuse_fields_of_tools_of_another_type(read, fields):
+def test_both_servers_refuse_tool_fields_of_the_wrong_type(read, fields):
     (name,) = fields
     tools = [
         {"type": "function", "name": "f", "parameters": None, "strict": None},
@@ -553,11 +553,11 @@ def test_both_servers_refuse_fields_of_tools_of_another_type(read, fields):
         ({"input": "Hi", "tools": {}}, "tools"),
     ],
 )
-def test_what_the_host_does_not_know_must_have_its_shape(body, param):
+def test_items_and_tools_that_the_host_does_not_know_are_checked(body, param):
     assert refusal_of(read_for_host, body)[:2] == (400, param)
 
 
-def test_what_the_host_knows_is_left_to_it():
+def test_items_and_tools_that_the_host_knows_are_not_checked():
     body = {
         "input": [
             {"role": "tool", "content": 5},
@@ -571,7 +571,7 @@ def test_what_the_host_knows_is_left_to_it():
     assert read_for_host(body) == create.ResponseRequest(raw=body, model="", input=items, tools=tuple(body["tools"]))
 
 
-def test_a_text_is_a_users_message_and_nothing_is_nothing():
+def test_the_host_reads_text_as_a_user_message_and_null_as_empty():
     assert read_for_host({"input": "Hi"}).input == ({"type": "message", "role": "user", "content": "Hi"},)
     nothing = {"input": None, "tools": None}
     assert read_for_host(nothing) == create.ResponseRequest(raw=nothing, model="")

@@ -1,4 +1,4 @@
-"""The table of what is read of items, tools and formats: every field is one of the vocabulary, and other fields are free."""
+"""Limits of requests: checked fields, JSON schemas, values of a body, truncation of a conversation, and API keys."""
 
 import asyncio
 import json
@@ -28,11 +28,11 @@ def names(kind):
 
 
 @each("kind", limits.READ, ids=lambda kind: kind.__name__)
-def test_every_field_of_the_table_is_one_of_its_type(kind):
+def test_the_table_has_only_fields_of_its_types(kind):
     assert limits.READ[kind].keys() - names(kind) == set()
 
 
-def test_every_type_of_item_has_its_row_or_is_carried():
+def test_the_shapes_of_items_have_the_fields_that_are_read():
     read = {name: limits.shape_of(kind).__struct_fields__ for name, kind in limits.ITEMS.items()}
     assert read["function_call"] == ("id", "status", "call_id", "name", "namespace", "async", "arguments")
     assert read["mcp_call"] == ("id", "status", "server_label", "name")
@@ -49,7 +49,7 @@ def test_every_type_of_item_has_its_row_or_is_carried():
         {"type": "mcp_list_tools", "tools": [{"name": "a", "input_schema": {}}]},
     ],
 )
-def test_what_a_later_release_or_a_hosted_tool_says_is_carried_as_it_came(item):
+def test_unchecked_fields_of_items_are_passed_through(item):
     assert read_request({"model": "m", "input": [item]}).input == (item,)
 
 
@@ -99,7 +99,7 @@ def test_what_a_later_release_or_a_hosted_tool_says_is_carried_as_it_came(item):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_the_api(members, message):
+def test_error_messages_have_the_wording_of_the_api(members, message):
     with pytest.raises(ApiError) as refused:
         read_request({"model": "m", "input": "Hi", **members})
     assert refused.value.message == message
@@ -126,13 +126,13 @@ def test_a_schema_of_any_draft_is_valid(schema):
         ({"x-more": 1, "minimum": None}, "$.minimum must be a number"),
     ],
 )
-def test_a_schema_is_judged_by_its_keywords(schema, error):
+def test_an_error_about_a_schema_names_its_invalid_keyword(schema, error):
     with pytest.raises(ApiError) as refused:
         require_json_schema("schema", schema)
     assert refused.value.message == f"Invalid schema for 'schema': {error}."
 
 
-# The bytes of a body: how many values they hold is known before they are read
+# The bytes of a body: their values are counted before they are parsed, and lone surrogates are replaced
 
 
 TEXTS = st.text(alphabet='a"\\,[{]:é', max_size=6)
@@ -154,7 +154,7 @@ def empties_of(value):
 
 
 @given(JSON, st.integers(1, 9))
-def test_the_values_of_a_body_are_counted_however_it_is_cut(value, size) -> None:
+def test_the_values_of_a_body_are_counted_for_any_chunk_size(value, size) -> None:
     body, budget = orjson.dumps(value), JsonBudget()
     for start in range(0, len(body), size):
         budget.count(body[start : start + size])
@@ -163,7 +163,7 @@ def test_the_values_of_a_body_are_counted_however_it_is_cut(value, size) -> None
 
 
 class Turns(Yielder):
-    """Counts the turns that others are given."""
+    """Counts its checkpoints, at which other tasks run."""
 
     count = 0
 
@@ -178,46 +178,46 @@ def read(body):
     return asyncio.run(read_object(body, Yielder()))
 
 
-def as_python_reads_it(body):
+def decode_with_python(body):
     text = json.loads(body.decode())["a"]
     return {"a": text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")}
 
 
 @given(st.lists(st.sampled_from(ESCAPES)), st.integers(0, 40))
-def test_lone_surrogates_are_mended_wherever_a_piece_ends(texts, before):
+def test_lone_surrogates_are_replaced_at_any_chunk_boundary(texts, before):
     text = "x" * (2**14 - before) + "".join(texts) + r"\ud800"
     body = b'{"a":"' + text.encode() + b'"}'
-    assert read(body) == as_python_reads_it(body)
+    assert read(body) == decode_with_python(body)
 
 
-def test_names_are_mended_too():
+def test_lone_surrogates_in_names_are_replaced():
     assert read(rb'{"\ud800": [{"\udc00b": null}]}') == {"\ufffd": [{"\ufffdb": None}]}
 
 
 @pytest.mark.parametrize("escape", [rb"\ud800", rb"\udc00", rb"\ud83d\ude00", rb"\n", "é".encode()])
-def test_others_have_their_turns_while_surrogates_are_mended(escape):
+def test_other_tasks_run_while_surrogates_are_replaced(escape):
     turns, repeated = Turns(), 2**18
     body = asyncio.run(read_object(b'{"a":"' + escape * repeated + rb'\ud800"}', turns))
-    assert body == as_python_reads_it(b'{"a":"' + escape * repeated + rb'\ud800"}')
+    assert body == decode_with_python(b'{"a":"' + escape * repeated + rb'\ud800"}')
     assert turns.count > len(escape) * repeated // (12 * 2**14)
 
 
 @pytest.mark.parametrize("body", [rb'{"a":"\ud8zz"}', rb'{"a":"\ud8"}', b'{"a":"\\', rb'{"a":"\x\ud800"}', rb'{"a":"\ud800\u"}'])
-def test_what_is_no_escape_is_not_mended(body):
+def test_an_invalid_escape_is_not_replaced(body):
     with pytest.raises(ApiError, match=r"could not be read as JSON: .* \(line 1, column \d+\)"):
         read(body)
 
 
-def test_a_large_body_is_not_mended():
+def test_a_large_body_with_lone_surrogates_is_refused():
     with pytest.raises(ApiError, match="may have at most 4194304 bytes"):
         read(b'{"a":"' + rb"\ud800" * 2**20 + b'"}')
 
 
-def test_a_byte_order_mark_is_passed_over():
+def test_a_byte_order_mark_is_skipped():
     assert read(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
-# Turns go from the oldest on, whole, and never a call without its output
+# Truncation drops whole turns, the oldest first, and never a call without its output
 
 
 def user(text):
@@ -243,7 +243,7 @@ LAST = [user("three")]
 
 
 def fitted(items, room):
-    """What is left of items of which a number have room; and how often was asked."""
+    """Truncate items to those that have room; return the rest and the number of checks."""
     lengths = []
 
     async def fits(some):
@@ -253,17 +253,17 @@ def fitted(items, room):
     return list(asyncio.run(truncate(items, fits))), len(lengths)
 
 
-def test_a_conversation_that_fits_stays() -> None:
+def test_a_conversation_that_fits_is_not_truncated() -> None:
     assert fitted([*FIRST, *LAST], 3) == ([*FIRST, *LAST], 1)
 
 
-def test_the_oldest_turns_go_first_and_instructions_stay() -> None:
+def test_the_oldest_turns_are_dropped_first_and_instructions_are_kept() -> None:
     items = [BRIEF, *FIRST, *SECOND, *LAST]
     assert fitted(items, 7)[0] == [BRIEF, *SECOND, *LAST]
     assert fitted(items, 5)[0] == [BRIEF, *LAST]
 
 
-def test_where_not_even_the_last_turn_fits_everything_is_left_to_be_refused() -> None:
+def test_nothing_is_dropped_if_the_last_turn_does_not_fit() -> None:
     assert fitted([*FIRST, *LAST], 0)[0] == [*FIRST, *LAST]
     assert fitted([assistant("alone"), assistant("twice")], 1)[0] == [assistant("alone"), assistant("twice")]
 
@@ -274,18 +274,18 @@ def test_an_output_keeps_the_turn_of_its_call() -> None:
     assert fitted(across, 5)[0] == [user("two"), call("a"), user("wait"), output("a"), *LAST]
 
 
-def test_a_call_that_nobody_answered_goes_with_its_turn() -> None:
+def test_an_unanswered_call_is_dropped_with_its_turn() -> None:
     assert fitted([user("one"), call("a"), user("two"), *LAST], 2)[0] == [user("two"), *LAST]
 
 
-def test_an_approval_keeps_the_turn_of_its_question() -> None:
+def test_an_approval_keeps_the_turn_of_its_request() -> None:
     question = {"type": "mcp_approval_request", "id": "mcpr_1"}
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
     items = [user("one"), question, user("two"), answer, *LAST]
     assert fitted(items, 4)[0] == LAST
 
 
-def test_of_many_turns_few_are_tried() -> None:
+def test_truncation_of_many_turns_needs_few_checks() -> None:
     items = [user(str(number)) for number in range(1000)]
     remaining, calls = fitted(items, 17)
     assert remaining == items[-17:]
@@ -296,7 +296,7 @@ ITEMS = st.one_of(st.builds(user, st.text(max_size=3)), *(st.builds(make, st.sam
 
 
 @given(st.lists(ITEMS, max_size=12), st.integers(0, 12))
-def test_what_is_left_is_an_end_in_which_no_output_lost_its_call(items, room) -> None:
+def test_truncation_keeps_a_suffix_and_every_call_of_its_outputs(items, room) -> None:
     remaining, _ = fitted(items, room)
     assert items[len(items) - len(remaining) :] == remaining
     for place, item in enumerate(remaining):
@@ -306,7 +306,7 @@ def test_what_is_left_is_an_end_in_which_no_output_lost_its_call(items, room) ->
             assert here or call(item["call_id"]) not in gone
 
 
-# Keys are held as digests, and name tenants where there are several
+# API keys are held as digests; each of several keys has its own tenant
 
 
 def test_with_one_key_or_none_there_is_one_tenant() -> None:
@@ -316,40 +316,40 @@ def test_with_one_key_or_none_there_is_one_tenant() -> None:
     ]
 
 
-def test_with_several_keys_each_has_a_tenant_of_its_own_the_same_in_every_process() -> None:
+def test_each_of_several_keys_has_a_tenant_that_is_the_same_in_every_process() -> None:
     keys = Keys.of(["one", "two"])
     tenants = [keys.tenant(f"Bearer {key}") for key in ("one", "two", "three")]
     assert tenants == ["c6f5e8c596d8e304", "031f42d81e585431", None]
     assert Keys.of(["three", "two"]).tenant("Bearer two") == tenants[1]
 
 
-def test_keys_may_share_what_they_store() -> None:
+def test_keys_may_share_one_tenant() -> None:
     assert [Keys.of(["one", "two"], shared=True).tenant(f"Bearer {key}") for key in ("one", "two", "three")] == ["", "", None]
 
 
-def test_a_key_is_the_same_tenant_in_whichever_encoding_it_comes() -> None:
+def test_the_encoding_of_a_key_does_not_change_its_tenant() -> None:
     keys = Keys.of(["s\xe9same", "other"])
     sent = "s\xe9same".encode().decode("latin-1")
     assert keys.tenant("Bearer s\xe9same") == keys.tenant(f"Bearer {sent}") != keys.tenant("Bearer other")
 
 
-def test_each_passed_key_is_a_tenant_of_its_own() -> None:
+def test_each_passed_key_has_its_own_tenant() -> None:
     keys = Keys.of([], passed=True)
     tenants = [keys.tenant(header) for header in ("Bearer one", "bearer  one ", "Bearer two", "Basic one", "Bearer ", "")]
     assert tenants == ["c6f5e8c596d8e304", "c6f5e8c596d8e304", "031f42d81e585431", keys.tenant_of_key("Basic one"), "", ""]
     assert len({*tenants}) == 4
 
 
-def test_passed_keys_are_one_tenant_if_they_share_or_if_the_server_has_a_key() -> None:
+def test_passed_keys_have_one_tenant_if_shared_or_if_the_server_has_a_key() -> None:
     assert [Keys.of([], passed=True, shared=True), Keys.of(["k"], passed=True)] == [Keys(), Keys.of(["k"])]
 
 
-def test_keys_are_not_held_and_not_shown() -> None:
+def test_keys_are_held_as_digests_and_not_shown() -> None:
     assert "secret" not in repr(Keys.of(["secret", "another"]))
     assert b"secret" not in b"".join(digest for digest, _ in Keys.of(["secret"]).tenants)
 
 
-def test_a_key_that_cannot_be_sent_is_refused() -> None:
+def test_a_key_with_surrounding_white_space_is_refused() -> None:
     with pytest.raises(ValueError, match="begins or ends with white space"):
         Keys.of(["right", " wrong"])
 
@@ -358,7 +358,7 @@ def tenants(keys, *names):
     return [keys.tenant(f"Bearer {name}") for name in names]
 
 
-def test_a_file_has_keys_and_their_tenants_and_is_read_again(tmp_path, caplog) -> None:
+def test_a_key_file_has_keys_and_tenants_and_can_be_reloaded(tmp_path, caplog) -> None:
     file = tmp_path / "keys"
     file.write_text("# one key for all\n\nold\n")
     keys = Keys.of_file(file)
@@ -381,7 +381,7 @@ def test_a_file_has_keys_and_their_tenants_and_is_read_again(tmp_path, caplog) -
         ("acme sesame\nother sesame\n", "line 2 has the key of another tenant"),
     ],
 )
-def test_a_file_that_is_invalid_changes_no_keys(text, error, tmp_path, caplog) -> None:
+def test_an_invalid_key_file_changes_no_keys(text, error, tmp_path, caplog) -> None:
     file = tmp_path / "keys"
     file.write_text("acme a\n")
     keys = Keys.of_file(file)

@@ -1,4 +1,4 @@
-"""What items become for an engine that renders messages, reasoning, function calls and their outputs."""
+"""Items and tools are translated for engines that know only messages, reasoning, and function calls with their outputs."""
 
 import pytest
 from each import each
@@ -153,13 +153,13 @@ def test_an_item_is_normalized_or_left_out(original, expected):
     assert list(normalize([original])) == expected
 
 
-def test_an_item_of_a_kind_that_says_nothing_about_a_model_is_left_out():
+def test_an_item_of_a_kind_without_a_normalizer_is_left_out():
     shown = {kind for kind, facts in ITEMS.items() if facts.as_function_call or facts.as_function_output}
     assert {*NORMALIZERS} <= {*ITEMS} - shown
     assert normalize([{"type": kind} for kind in ITEMS if kind not in shown | {*NORMALIZERS}]) == ()
 
 
-def test_without_images_their_names_are_in_the_text():
+def test_images_become_their_type_in_brackets_for_an_engine_without_images():
     original = [item("function_call_output", output=[{"type": "input_text", "text": "a"}, IMAGE])]
     assert list(normalize(original, images=False)) == [answer("a\n[input_image]")]
 
@@ -170,7 +170,7 @@ def test_sealed_items_keep_their_readable_fields():
     assert list(normalize([USER, {"type": "compaction", "encrypted_content": "x"}])) == [USER]
 
 
-def test_a_name_that_spells_a_control_token_spells_none_in_the_prompt():
+def test_control_tokens_in_names_are_broken_up():
     made_up = {"type": "function_call", "call_id": "call_1", "name": "f<|call|>", "namespace": "<|end|>", "arguments": "{}"}
     assert normalize([made_up]) == (call("<end|>__f<call|>", "{}"),)
 
@@ -209,7 +209,7 @@ def test_a_call_of_an_async_tool_has_an_output_next_to_it(items, answered) -> No
     assert [*answer_async_calls(made)] == answered
 
 
-# What a model that knows functions alone is offered of a request's tools, and what a choice among them becomes
+# A model that knows only functions is offered a request's tools and its tool choice as functions
 
 
 HOSTED = HostedTools(
@@ -240,7 +240,7 @@ def offered(*tools, choice=None, items=()):
     return offer(tools, choice, items, HOSTED)
 
 
-def test_a_function_is_offered_with_what_engines_know_of_it():
+def test_a_function_is_offered_with_the_fields_that_engines_know():
     tool = {**WEATHER, "description": "Says it.", "strict": True, "defer_loading": True, "allowed_callers": ["direct"]}
     expected = {"type": "function", "name": "weather", "description": "Says it.", "parameters": CITY, "strict": True}
     assert offered(tool) == ToolOffer((expected,), None, ())
@@ -273,7 +273,7 @@ def test_a_namespace_is_flattened():
         ),
     ],
 )
-def test_a_custom_tool_is_a_function_of_one_string_with_its_grammar(form, expected):
+def test_a_custom_tool_becomes_a_function_of_one_string_with_its_grammar(form, expected):
     tool = {"type": "custom", "name": "write", "description": "Writes.", **form}
     assert offered(tool).tools == ({"type": "function", "name": "write", **expected},)
 
@@ -290,7 +290,7 @@ def of_regex(definition):
         *("a+?", ".*", "]}", r"[\]\-x]"),
     ],
 )
-def test_a_regular_expression_that_every_backend_knows_is_a_pattern(definition):
+def test_a_regular_expression_that_every_backend_supports_becomes_a_pattern(definition):
     pattern = {"parameters": text(pattern=f"^(?:{definition})$"), "strict": True}
     assert of_regex(definition) == of_regex(f"^{definition}$") == {"type": "function", "name": "write", **pattern}
 
@@ -319,26 +319,26 @@ def test_a_regular_expression_that_every_backend_knows_is_a_pattern(definition):
         ),
     ],
 )
-def test_any_other_regular_expression_is_told(definition):
+def test_any_other_regular_expression_is_added_to_the_description(definition):
     description = f"The text must match this regex grammar:\n{definition}"
     assert of_regex(definition) == {"type": "function", "name": "write", "description": description, "parameters": text()}
 
 
 @pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
-def test_a_tool_that_the_client_runs_is_the_function_that_stands_for_it(kind):
+def test_a_client_tool_becomes_its_function(kind):
     own = CLIENT_TOOLS[kind]
     expected = {"type": "function", "name": kind, "description": own.description, "parameters": own.parameters}
     assert offered({"type": kind}) == ToolOffer((expected,), None, ())
 
 
-def test_a_search_of_tools_is_offered_where_the_client_searches_and_needless_where_a_server_would():
+def test_a_tool_search_is_offered_only_if_the_client_executes_it():
     tool = {"type": "tool_search", "execution": "client", "description": "Finds.", "parameters": CITY}
     assert offered(tool).tools == ({"type": "function", "name": "tool_search", "description": "Finds.", "parameters": CITY},)
     server = {"type": "tool_search"}
     assert offered(server, {**WEATHER, "defer_loading": True}) == ToolOffer((WEATHER,), None, ())
 
 
-def test_what_a_search_found_is_offered_and_read_by():
+def test_tools_found_by_a_search_are_offered_and_declared():
     items = [{"type": "tool_search_output", "tools": [FORECAST]}, {"type": "additional_tools", "tools": [WEATHER, WEATHER]}]
     assert [tool["name"] for tool in offered(items=items).tools] == ["sky__weather", "sky__ask", "weather"]
     assert declare((), items) == (FORECAST, WEATHER, WEATHER)
@@ -357,7 +357,7 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     assert offered(server, other) == ToolOffer((server,), None, ())
 
 
-def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_by_name():
+def test_listed_mcp_tools_are_offered_as_functions_and_chosen_by_name():
     rail, sea = ({"type": "mcp", "server_label": label, "server_url": "http://x"} for label in ("rail", "sea"))
     listed = [
         {"type": "mcp_list_tools", "server_label": label, "tools": [{"name": "trains", **about}]}
@@ -378,7 +378,7 @@ def test_the_tools_that_a_server_has_listed_are_offered_as_functions_and_chosen_
     assert offered(rail, sea, choice=allowed, items=listed).tools == functions[1:]
 
 
-def test_a_tool_of_a_type_that_nobody_knows_is_a_function_if_it_looks_like_one():
+def test_a_tool_of_an_unknown_type_is_a_function_if_it_has_a_name_and_a_schema():
     function = {"type": "function", "name": "beam", "parameters": CITY}
     for fields in ({"parameters": CITY}, {"input_schema": CITY}):
         tool = {"type": "teleport", "name": "beam", **fields}
@@ -388,7 +388,7 @@ def test_a_tool_of_a_type_that_nobody_knows_is_a_function_if_it_looks_like_one()
         assert offered({"type": "teleport", **fields}).left_out == ("teleport",)
 
 
-def test_what_no_function_can_stand_for_is_left_out():
+def test_tools_without_an_equivalent_function_are_left_out():
     kinds = ("container", "image_generation", "file_search", "computer", "computer_use_preview")
     assert offered(*({"type": kind} for kind in kinds)).left_out == kinds
     assert offered({"type": "programmatic_tool_calling"}, {"type": "namespace", "name": "empty"}).left_out == ()
@@ -416,11 +416,11 @@ ALL = (WEATHER, FORECAST, {"type": "custom", "name": "write"}, {"type": "web_sea
         ({"type": "image_generation"}, "auto"),
     ],
 )
-def test_a_choice_names_what_is_offered(choice, expected):
+def test_a_tool_choice_is_translated_to_the_offered_tools(choice, expected):
     assert offered(*ALL, choice=choice).choice == expected
 
 
-def test_allowed_tools_are_all_that_is_offered():
+def test_only_the_allowed_tools_are_offered():
     allowed = [{"type": "namespace", "name": "sky"}, {"type": "web_search"}, {"type": "custom", "name": "write"}]
     result = offered(*ALL, choice={"type": "allowed_tools", "mode": "required", "tools": allowed})
     names = [tool.get("name", tool["type"]) for tool in result.tools]

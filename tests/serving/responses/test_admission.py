@@ -68,7 +68,7 @@ def client_of(app):
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", timeout=600)
 
 
-async def ended(client, response):
+async def final_response(client, response):
     """The final response of an answer."""
     if response.headers["content-type"] == "application/json":
         body = response.json()
@@ -80,7 +80,7 @@ async def ended(client, response):
 
 
 @pytest.mark.parametrize("kinds", [*([kind] * BURST for kind in KINDS), MIXED], ids=[*KINDS, "mixed"])
-def test_a_burst_does_not_pass_the_limit_and_all_slots_are_free_afterwards(kinds) -> None:
+def test_a_burst_stays_within_the_limit_and_frees_all_slots(kinds) -> None:
     async def burst():
         engine = Counting(len(kinds) - LIMIT)
         app = build(Settings(max_streams=LIMIT), engine)
@@ -92,7 +92,7 @@ def test_a_burst_does_not_pass_the_limit_and_all_slots_are_free_afterwards(kinds
                 if response.status_code == 429:
                     engine.refused()
                     return 429
-                return (await ended(client, response)).get("status", "compacted")
+                return (await final_response(client, response)).get("status", "compacted")
 
             answers = await asyncio.gather(*map(ask, kinds))
             while len(app.state.active_runs):  # noqa: ASYNC110 - a client sees the end of a response before its run is over
@@ -106,7 +106,7 @@ def test_a_burst_does_not_pass_the_limit_and_all_slots_are_free_afterwards(kinds
     assert set(again) == {200}
 
 
-def test_a_burst_over_the_lanes_of_a_websocket_does_not_pass_the_limit() -> None:
+def test_a_burst_over_the_lanes_of_a_websocket_stays_within_the_limit() -> None:
     engine = Counting(BURST - LIMIT)
     engine.all_refused = gate = Gate()
     app = build(Settings(max_streams=LIMIT), engine)
@@ -213,7 +213,7 @@ def test_every_slot_is_free_after_any_fault_of_the_engine(kind, name, error) -> 
             for _ in range(3):
                 response = await client.post(path, json=body)
                 if response.status_code == 200 and "background" in kind:
-                    await ended(client, response)
+                    await final_response(client, response)
                 while len(app.state.active_runs):  # noqa: ASYNC110 - see above
                     await asyncio.sleep(0)
             host.fault.clear()

@@ -1,4 +1,4 @@
-"""Async tools: the model goes on after their calls, and the client sends their outputs whenever it has them."""
+"""Async tools: the model continues after their calls, and the client sends their outputs at any later time."""
 
 import json
 
@@ -53,7 +53,7 @@ FIRST = ["u", ("function_call", "a", None), ("function_call_output", "a", PENDIN
 LATE = [("function_call", "b", None), ("function_call_output", "b", "late")]
 
 
-def test_a_model_goes_on_after_the_call_of_an_async_tool(serve) -> None:
+def test_the_model_continues_after_the_call_of_an_async_tool(serve) -> None:
     engine = StagedEngine(CALLED, ANSWERED)
     with serve(engine) as url:
         response = OpenAI(base_url=f"{url}/v1", api_key="-").responses.create(model="staged", input="Hi", tools=[LOOK_UP])
@@ -63,7 +63,7 @@ def test_a_model_goes_on_after_the_call_of_an_async_tool(serve) -> None:
     assert [read(turn.items) for turn in engine.turns] == [["u"], FIRST]
 
 
-def test_every_event_of_the_call_says_that_it_is_async(serve) -> None:
+def test_the_events_of_an_async_call_have_the_async_field(serve) -> None:
     with serve(StagedEngine(CALLED, ANSWERED)) as url:
         body = {"model": "staged", "input": "Hi", "tools": [LOOK_UP], "stream": True}
         events = bodies(httpx.post(f"{url}/v1/responses", json=body).content)
@@ -86,7 +86,7 @@ def whole(url, first, items):
 
 
 @pytest.mark.parametrize("road", [chain, conversation, whole])
-def test_a_late_output_stays_at_its_place(serve, road) -> None:
+def test_a_late_output_is_read_where_it_was_sent(serve, road) -> None:
     whole.items = [{"role": "user", "content": "Hi"}]
     engine = StagedEngine(CALLED, ANSWERED)
     with serve(engine) as url:
@@ -99,7 +99,7 @@ def test_a_late_output_stays_at_its_place(serve, road) -> None:
     assert read_by_model == [["u"], FIRST, [*FIRST, "a", "u"], [*FIRST, "a", "u", "a", *LATE]]
 
 
-def test_an_output_that_comes_next_is_read_next_to_its_call(serve) -> None:
+def test_an_output_right_after_its_call_stays_there(serve) -> None:
     engine = StagedEngine(ANSWERED)
     given = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
     with serve(engine) as url:
@@ -107,7 +107,7 @@ def test_an_output_that_comes_next_is_read_next_to_its_call(serve) -> None:
     assert read(engine.turns[0].items) == ["u", ("function_call", "a", None), ("function_call_output", "a", "b")]
 
 
-def test_a_response_with_a_call_of_another_tool_waits_for_its_output(serve) -> None:
+def test_a_call_of_another_tool_ends_the_response(serve) -> None:
     engine = StagedEngine(CALLED, WAITS, ANSWERED)
     with serve(engine) as url:
         first = post(url, tools=[LOOK_UP, WAIT])
@@ -130,7 +130,7 @@ def test_a_hosted_tool_runs_beside_an_async_one(serve) -> None:
     assert kinds(engine.turns[2].items) == ["message", "function_call", "function_call_output", "mcp_call"]
 
 
-def test_a_custom_tool_and_one_in_a_namespace(serve) -> None:
+def test_custom_tools_and_tools_in_namespaces_can_be_async(serve) -> None:
     note = [*steps('<|channel|>commentary to=functions.note <|constrain|>json<|message|>{"input": "x"}<|call|>')]
     spaced = [*steps("<|channel|>commentary to=functions.crm__look_up <|constrain|>json<|message|>{}<|call|>")]
     engine = StagedEngine(note, spaced, ANSWERED)
@@ -150,14 +150,14 @@ def test_a_custom_tool_and_one_in_a_namespace(serve) -> None:
     ]
 
 
-def test_a_model_that_only_calls_async_tools_is_stopped(serve, monkeypatch) -> None:
+def test_a_model_that_only_calls_async_tools_stops_after_max_turns(serve, monkeypatch) -> None:
     monkeypatch.setattr("interlock.serving.responses.run.MAX_TURNS", 3)
     with serve(StagedEngine(CALLED)) as url:
         response = post(url)
     assert (response["status"], kinds(response["output"])) == ("completed", ["function_call"] * 3)
 
 
-def test_async_has_to_be_a_boolean(serve) -> None:
+def test_async_must_be_a_boolean(serve) -> None:
     with serve(StagedEngine(ANSWERED)) as url:
         answer = httpx.post(
             f"{url}/v1/responses", json={"model": "staged", "input": "Hi", "tools": [{**LOOK_UP, "async": "yes"}]}
@@ -165,7 +165,7 @@ def test_async_has_to_be_a_boolean(serve) -> None:
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools[0].async")
 
 
-def test_over_a_websocket(serve) -> None:
+def test_a_late_output_is_accepted_over_a_websocket(serve) -> None:
     engine = StagedEngine(CALLED, ANSWERED)
     with serve(engine) as url, socket_client(url, {"model": "staged", "tools": [LOOK_UP], "store": False}) as socket:
         first = socket.ask(input="Hi")[-1]["response"]
@@ -173,7 +173,7 @@ def test_over_a_websocket(serve) -> None:
     assert read(engine.turns[-1].items) == [*FIRST, "a", *LATE]
 
 
-def test_the_embedded_engine(serve) -> None:
+def test_the_embedded_engine_answers_a_late_output(serve) -> None:
     with serve(EmbeddedEngine()) as url:
         first = post(url, model="interlock-embedded", input="look_up: a", tool_choice="required")
         second = post(
@@ -201,7 +201,7 @@ CHAT_CALL = stream(chunk(call(0, "{}", "look_up", "call_1")), chunk({}, "tool_ca
 CHAT_ANSWER = stream(chunk({"content": "Yes."}), chunk({}, "stop"))
 
 
-def test_an_upstream_of_chat_completions() -> None:
+def test_a_chat_upstream_gets_a_late_output_with_a_second_call() -> None:
     with gateway(CHAT_CALL, CHAT_ANSWER) as (url, upstream):
         first = post(url, model="m")
         second = chain(url, {"id": first["id"]}, [{"role": "user", "content": "And?"}, output("call_1", "late")])
@@ -224,7 +224,7 @@ def test_an_upstream_of_chat_completions() -> None:
 
 
 @pytest.mark.parametrize("namespace", [None, "crm"])
-def test_an_upstream_of_responses(namespace) -> None:
+def test_a_responses_upstream_gets_a_late_output_with_a_second_call(namespace) -> None:
     item = {"type": "function_call", "id": "fc_x", "call_id": "call_x", "name": "look_up", "arguments": "{}"}
     item |= {"namespace": namespace} if namespace else {}
     message = {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}

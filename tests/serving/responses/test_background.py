@@ -1,4 +1,4 @@
-"""A response in the background goes on without its client, can be read by many and from anywhere, and ends for all of them."""
+"""A background response continues without its client, can be read by many from any event, and ends for all of them."""
 
 import asyncio
 import gc
@@ -48,13 +48,13 @@ def engine(gate):
 
 @pytest.fixture
 def url(serve, engine):
-    """The URL of a server with it."""
+    """The URL of a server with the engine."""
     with serve(engine) as url:
         yield f"{url}/v1/responses"
 
 
 def begin(url, gate, **settings):
-    """Begin a response, and wait until its engine waits; gives its URL."""
+    """Begin a response, wait until its engine waits, and return its URL."""
     created = httpx.post(url, json={**REQUEST, **settings}).json()
     assert gate.reached.wait(10)
     return f"{url}/{created['id']}"
@@ -66,7 +66,7 @@ def read(one, **query):
 
 @contextmanager
 def reading(one, count=1, **query):
-    """Read a response in threads of their own; gives what each has read, once they have ended."""
+    """Read a response in several threads; the contents are complete when the context ends."""
     contents = []
     barrier = threading.Barrier(count + 1, timeout=10)
 
@@ -95,7 +95,7 @@ def failure(answer):
     return answer.status_code, error["param"], error["code"]
 
 
-def test_a_response_is_first_queued_then_runs_and_is_then_there(url, engine, gate) -> None:
+def test_a_background_response_is_queued_runs_and_completes(url, engine, gate) -> None:
     answer = httpx.post(url, json=REQUEST)
     created = answer.json()
     assert (answer.status_code, created["status"], created["background"], created["output"]) == (200, "queued", True, [])
@@ -111,7 +111,7 @@ def test_a_response_is_first_queued_then_runs_and_is_then_there(url, engine, gat
     assert (events[-1]["response"]["status"], len(engine.turns)) == ("completed", 1)
 
 
-def test_it_is_the_response_that_it_would_be_in_the_foreground(serve) -> None:
+def test_a_background_response_equals_a_foreground_response(serve) -> None:
     with serve(StagedEngine(steps(REASONING + ANSWER))) as server:
         url = f"{server}/v1/responses"
         first = bodies(httpx.post(url, json={**REQUEST, "stream": True}).content)[-1]["response"]
@@ -121,7 +121,7 @@ def test_it_is_the_response_that_it_would_be_in_the_foreground(serve) -> None:
         assert second.json()["status"] == "completed"
 
 
-def test_many_readers_read_the_same_from_wherever_they_want_until_it_ends(url, gate) -> None:
+def test_many_readers_read_the_same_events_from_any_start(url, gate) -> None:
     one = begin(url, gate)
     with reading(one, count=3) as whole, reading(one, starting_after="00000000004") as rest:
         gate.open()
@@ -134,7 +134,7 @@ def test_many_readers_read_the_same_from_wherever_they_want_until_it_ends(url, g
     assert read(one) == whole[0]
 
 
-def test_a_reader_that_goes_away_ends_nothing_and_may_come_back(url, gate) -> None:
+def test_a_reader_can_disconnect_and_resume(url, gate) -> None:
     with httpx.stream("POST", url, json={**REQUEST, "stream": True}) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         pieces, seen = answer.iter_bytes(), b""
@@ -157,7 +157,7 @@ def test_a_cancelled_response_ends_for_all_its_readers_and_stays_cancelled(url, 
     assert httpx.get(one).json() == httpx.post(f"{one}/cancel").json() == cancelled.json()
 
 
-def test_a_response_that_has_ended_is_not_cancelled_any_more(url, gate) -> None:
+def test_cancelling_an_ended_response_changes_nothing(url, gate) -> None:
     one = begin(url, gate)
     gate.open()
     ended = bodies(read(one))[-1]["response"]
@@ -175,7 +175,7 @@ def test_an_engine_that_fails_ends_the_response_for_its_readers(serve) -> None:
         assert httpx.get(one).json() == events[-1]["response"]
 
 
-def test_a_response_that_is_deleted_is_cancelled_and_gone(url, engine, gate) -> None:
+def test_deleting_a_running_response_cancels_it(url, engine, gate) -> None:
     one = begin(url, gate)
     with reading(one) as contents:
         assert httpx.delete(one).json()["deleted"] is True
@@ -184,7 +184,7 @@ def test_a_response_that_is_deleted_is_cancelled_and_gone(url, engine, gate) -> 
     assert [httpx.get(one, params=params).status_code for params in ({}, STREAM)] == [404, 404]
 
 
-def test_what_it_answers_is_listed_while_it_runs_and_after(url, gate) -> None:
+def test_input_items_are_listed_during_and_after_the_run(url, gate) -> None:
     one = begin(url, gate)
     before = httpx.get(f"{one}/input_items").json()
     gate.open()
@@ -193,17 +193,17 @@ def test_what_it_answers_is_listed_while_it_runs_and_after(url, gate) -> None:
     assert httpx.get(f"{one}/input_items").json() == before
 
 
-def test_a_response_that_is_not_over_is_nothing_to_go_on_from(url, gate) -> None:
+def test_a_running_response_cannot_be_continued(url, gate) -> None:
     previous = begin(url, gate).rpartition("/")[2]
     refused = httpx.post(url, json={**REQUEST, "previous_response_id": previous})
     assert failure(refused) == (400, "previous_response_id", "previous_response_not_found")
 
 
-def test_a_response_that_is_not_stored_cannot_be_made_in_the_background(url) -> None:
+def test_a_background_response_with_store_false_is_refused(url) -> None:
     assert failure(httpx.post(url, json={**REQUEST, "store": False})) == (400, "background", "invalid_value")
 
 
-def test_a_response_in_the_foreground_is_neither_streamed_again_nor_cancelled(serve) -> None:
+def test_a_foreground_response_can_be_neither_streamed_nor_cancelled(serve) -> None:
     with serve(StagedEngine(steps(ANSWER))) as server:
         url = f"{server}/v1/responses"
         one = f"{url}/{httpx.post(url, json={**REQUEST, 'background': False}).json()['id']}"
@@ -213,12 +213,12 @@ def test_a_response_in_the_foreground_is_neither_streamed_again_nor_cancelled(se
 
 
 @pytest.mark.parametrize("after", ["-1", "soon", "1.5", ""])
-def test_events_are_counted_in_whole_numbers(url, gate, after) -> None:
+def test_an_invalid_starting_after_is_refused(url, gate, after) -> None:
     one = begin(url, gate)
     assert failure(httpx.get(one, params={**STREAM, "starting_after": after})) == (400, "starting_after", "invalid_value")
 
 
-def test_the_other_dialect_is_spoken_to_who_began_it_in_that(url, gate) -> None:
+def test_a_background_response_can_use_the_open_responses_dialect(url, gate) -> None:
     other = {"OpenResponses-Version": "2026-04-24"}
     with httpx.stream("POST", url, json={**REQUEST, "stream": True}, headers=other) as answer:
         pieces = answer.iter_bytes()
@@ -241,7 +241,7 @@ def test_a_shutdown_ends_the_response_for_its_readers(engine, gate) -> None:
     assert engine.closed.is_set()
 
 
-def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
+def test_a_shutdown_ends_a_response_without_readers(engine, gate) -> None:
     store = MemoryStore()
     with ServerThread(build(Settings(), engine, store=store)) as url:
         response_id = begin(f"{url}/v1/responses", gate).rpartition("/")[2]
@@ -250,7 +250,7 @@ def test_a_shutdown_ends_the_response_that_nobody_reads(engine, gate) -> None:
     assert engine.closed.is_set()
 
 
-def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_made(serve) -> None:
+def test_servers_that_share_a_store_serve_each_others_responses(serve) -> None:
     store = MemoryStore()
     with serve(StagedEngine(steps(ANSWER)), store=store) as server:
         url = f"{server}/v1/responses"
@@ -268,7 +268,7 @@ def test_every_server_of_a_store_shows_streams_cancels_and_deletes_what_another_
 
 
 @pytest.mark.long
-def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_hold() -> None:
+def test_ended_responses_stay_within_the_memory_bound_of_the_store() -> None:
     bound = 4 * 2**20
     body = json.dumps({**REQUEST, "instructions": "x" * 100_000}).encode()
 
@@ -298,7 +298,7 @@ def test_the_memory_of_responses_that_have_ended_is_bounded_by_what_they_really_
 
 
 class BrokenStore(MemoryStore):
-    """A store that takes nothing in the background."""
+    """A store that refuses background responses."""
 
     error: StoreError
 
@@ -309,7 +309,7 @@ class BrokenStore(MemoryStore):
 @pytest.mark.parametrize(
     ("error", "status", "code"), [(StoreFull(), 429, "rate_limit_exceeded"), (StoreDown(), 503, "store_unavailable")]
 )
-def test_a_response_that_cannot_be_stored_is_refused_before_anything_is_generated(serve, error, status, code) -> None:
+def test_a_background_response_that_cannot_be_stored_is_refused_before_generation(serve, error, status, code) -> None:
     engine, store = StagedEngine(steps(ANSWER)), BrokenStore()
     store.error = error
     with serve(engine, store=store) as server:
@@ -338,7 +338,7 @@ def test_the_real_client_begins_reads_resumes_and_cancels(serve) -> None:
             client.responses.create(model="staged", input="Hi", background=True, store=False)
 
 
-def test_a_lost_response_that_cannot_be_ended_does_not_keep_the_next_from_its_end() -> None:
+def test_a_lost_response_that_cannot_be_ended_does_not_block_the_next() -> None:
     now = 0.0
     store = MemoryStore(clock=lambda: now)
 

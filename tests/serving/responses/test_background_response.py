@@ -1,4 +1,4 @@
-"""An owner writes a response in the background to a store, which may fail; every reader gets a legal end."""
+"""An owner writes a background response to a store that may fail; every reader receives a legal end."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ class Clock:
 
 @define(eq=False)
 class Unreliable(MemoryStore):
-    """A store that cannot be used for some of its writes, and may have taken them all the same."""
+    """A store whose calls fail for a while, before or after they have written."""
 
     down: dict = field(factory=dict)
     """For each method, how often it fails; a negative number is how often it fails after it has written."""
@@ -111,13 +111,13 @@ async def run_to_end(store, *script):
 
 
 @pytest.mark.parametrize("down", [{}, {"append": 3}, {"append": -2}, {"finish": 2}, {"finish": -1}, {"read later": 2}], ids=str)
-def test_a_store_that_is_down_for_a_while_loses_nothing_and_repeats_nothing(down) -> None:
+def test_a_store_outage_loses_and_repeats_no_event(down) -> None:
     frames, stored = asyncio.run(run_to_end(Unreliable(down=dict(down)), step(REASONING), *steps(ANSWER)))
     assert_legal([*frames, DONE], strict=True)
     assert (last(frames)["status"], last(frames)) == ("completed", stored.response)
 
 
-def test_a_write_that_fails_again_and_again_is_logged_once(caplog) -> None:
+def test_repeated_write_failures_are_logged_once(caplog) -> None:
     asyncio.run(run_to_end(Unreliable(down={"append": 4}), step(REASONING), *steps(ANSWER)))
     logged = [record.getMessage().partition(": ")[2] for record in caplog.records if record.name == background.__name__]
     assert logged == ["its events could not be stored: It cannot be reached."]
@@ -166,7 +166,7 @@ async def abandoned(store, times, count, dialect=OPENAI):
 
 @pytest.mark.parametrize("cancelled", [False, True])
 @pytest.mark.parametrize("count", [0, 3, 6, 9])
-def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_has_written(count, cancelled) -> None:
+def test_a_reader_ends_the_response_of_a_killed_owner_after_its_last_event(count, cancelled) -> None:
     async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
@@ -183,7 +183,7 @@ def test_a_response_whose_owner_is_killed_is_ended_by_its_reader_after_what_it_h
     assert response["status"] == ("cancelled" if cancelled else "failed")
 
 
-def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None:
+def test_one_process_adopts_a_lost_response_and_its_owner_cannot_write() -> None:
     async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
@@ -196,7 +196,7 @@ def test_one_of_many_ends_a_lost_response_and_its_owner_writes_no_more() -> None
     assert asyncio.run(scenario()) == [True, False, False]
 
 
-def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_them() -> None:
+def test_maintenance_ends_a_lost_response_without_readers() -> None:
     async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
@@ -211,7 +211,7 @@ def test_a_process_looks_for_responses_whose_owner_is_lost_even_if_nobody_reads_
     assert asyncio.run(asyncio.wait_for(scenario(), 10)) == "failed"
 
 
-def test_a_log_that_was_trimmed_says_which_events_have_expired() -> None:
+def test_an_error_about_a_trimmed_log_names_the_expired_events() -> None:
     async def scenario():
         store = MemoryStore()
         _, stored = await run_to_end(store, *steps(ANSWER))
@@ -258,7 +258,7 @@ def test_a_reader_whose_events_are_removed_too_early_receives_an_error(taken, di
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(ended) -> None:
+def test_a_slow_reader_reads_the_end_of_a_deleted_response(ended) -> None:
     async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
@@ -278,7 +278,7 @@ def test_a_reader_that_is_behind_reads_the_end_of_a_response_that_is_deleted(end
     assert (last(frames)["status"], response) == ("failed" if ended else "cancelled", None)
 
 
-def test_a_response_that_is_not_in_the_background_leaves_nothing_when_it_is_deleted() -> None:
+def test_deleting_a_foreground_response_leaves_nothing() -> None:
     async def scenario():
         store = MemoryStore()
         stored = StoredResponse({"id": "resp_1", "status": "completed", "background": False, "output": []}, ())
@@ -289,7 +289,7 @@ def test_a_response_that_is_not_in_the_background_leaves_nothing_when_it_is_dele
     assert asyncio.run(scenario()) == {}
 
 
-def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> None:
+def test_a_conversation_is_locked_until_the_last_commit_of_its_response() -> None:
     async def scenario():
         store = Unreliable(down={"finish": 1})
         await store.create_conversation(TENANT, StoredConversation("conv_1", 1, {}))
@@ -297,7 +297,7 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
         background_registry = BackgroundRegistry(Archive(store, FAST))
         run = run_of(*steps(ANSWER), lease=lease)
         await background_registry.begin(run)
-        while not run.driver.ended:  # noqa: ASYNC110 - it tells nobody
+        while not run.driver.ended:  # noqa: ASYNC110 - there is nothing to wait for
             await asyncio.sleep(0)
         with pytest.raises(Conflict):
             await store.hold(TENANT, "conv_1", "resp_2")
@@ -308,7 +308,7 @@ def test_a_conversation_is_held_until_the_last_commit_and_free_after_it() -> Non
     assert (is_free, [item["type"] for item in items]) == (True, ["message", "message"])
 
 
-def test_a_conversation_is_free_again_if_its_response_could_not_be_stored() -> None:
+def test_a_conversation_is_unlocked_if_its_response_could_not_be_stored() -> None:
     class Full(MemoryStore):
         async def enqueue(self, *_):
             raise StoreFull("It is full.")
@@ -378,7 +378,7 @@ def renumbered(frames):
     ],
     ids=["event", "event of an item", "frame", "item"],
 )
-def test_a_lost_response_with_events_of_another_release_is_ended_with_what_is_stored(unknown, place) -> None:
+def test_a_lost_response_with_events_of_another_release_keeps_its_stored_events(unknown, place) -> None:
     async def scenario():
         times = Clock()
         store = MemoryStore(clock=times)
@@ -416,7 +416,7 @@ class Forgetful(MemoryStore):
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) -> None:
+def test_a_response_fails_if_the_store_has_lost_its_last_events(count) -> None:
     async def scenario():
         store, gate = Forgetful(), Gate()
         archive = Archive(store, FAST)
@@ -447,7 +447,7 @@ def test_a_response_whose_store_has_lost_events_fails_after_the_others(count) ->
     assert {each.deviation for each in judge([*early, DONE]).findings} == {"error-is-last"}
 
 
-def test_a_reader_of_events_that_the_store_has_lost_receives_an_error() -> None:
+def test_a_reader_of_lost_events_receives_an_error() -> None:
     async def scenario():
         store = MemoryStore()
         frames, stored = await run_to_end(store, *steps(ANSWER))

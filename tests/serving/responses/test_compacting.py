@@ -1,4 +1,4 @@
-"""Compaction: a summary by the same model takes the place of a conversation, and nothing is ever lost silently."""
+"""Compaction: a summary by the same model replaces a conversation, and a failed summary fails the request."""
 
 import httpx
 import pytest
@@ -20,10 +20,10 @@ LOOK_UP = {"type": "function", "name": "look_up", "parameters": {"type": "object
 DEVELOPER = {"type": "message", "role": "developer", "content": "Be brief."}
 USER = {"type": "message", "role": "user", "content": "Hi"}
 REPLY = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
-CALLED = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
-GAVE = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
-REASONED = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
-CONVERSATION = [DEVELOPER, USER, REASONED, CALLED, GAVE, REPLY]
+CALL_ITEM = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
+OUTPUT_ITEM = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
+REASONING_ITEM = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CONVERSATION = [DEVELOPER, USER, REASONING_ITEM, CALL_ITEM, OUTPUT_ITEM, REPLY]
 MANAGED = {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
 TRIGGER = {"type": "compaction_trigger"}
 REQUEST = {"model": "staged", "input": [*CONVERSATION, {**USER, "content": "Go on"}], "store": False}
@@ -38,7 +38,7 @@ def kinds(output):
     return [item["type"] for item in output]
 
 
-def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_nobody_can_read(serve) -> None:
+def test_a_conversation_is_compacted_to_its_user_messages_and_an_encrypted_summary(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with serve(engine) as url:
         answer = post(
@@ -69,7 +69,7 @@ def test_a_conversation_is_compacted_to_what_the_user_said_and_a_summary_that_no
     assert [*engine.turns[1].items] == [first, second, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
 
-def test_a_stored_conversation_is_compacted_too(serve) -> None:
+def test_a_stored_conversation_is_compacted(serve) -> None:
     engine = StagedEngine(TURN, SUMMARY)
     with serve(engine) as url:
         first = post(url, model="staged", input="Hi").json()
@@ -88,7 +88,7 @@ def test_a_stored_conversation_is_compacted_too(serve) -> None:
         ({"model": "staged", "input": [{"type": "new"}]}, 400, "input[0].type", "invalid_value"),
     ],
 )
-def test_what_cannot_be_compacted_is_refused(serve, body, status, param, code) -> None:
+def test_an_invalid_compaction_request_is_refused(serve, body, status, param, code) -> None:
     with serve(StagedEngine(SUMMARY)) as url:
         answer = post(url, "/compact", **body)
     assert (answer.status_code, answer.json()["error"]["param"], answer.json()["error"]["code"]) == (status, param, code)
@@ -110,7 +110,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("script", "code", "status", "why"), BROKEN)
-def test_without_a_whole_summary_nothing_is_lost_because_it_fails(serve, script, code, status, why) -> None:
+def test_compaction_fails_without_a_complete_summary(serve, script, code, status, why) -> None:
     message = f"The conversation could not be compacted: {why}"
     with serve(StagedEngine(script)) as url:
         answer = post(url, "/compact", model="staged", input="Hi")
@@ -121,7 +121,7 @@ def test_without_a_whole_summary_nothing_is_lost_because_it_fails(serve, script,
     assert [(item["type"], item["encrypted_content"]) for item in events[-1]["response"]["output"]] == [("compaction", "")]
 
 
-def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(serve) -> None:
+def test_a_prompt_too_long_to_summarize_is_an_invalid_prompt(serve) -> None:
     with serve(StagedEngine([PromptError("It is too long.")])) as url:
         answer = post(url, "/compact", model="staged", input="Hi")
         failed = post(url, **{**REQUEST, **MANAGED}).json()
@@ -133,7 +133,7 @@ def test_a_prompt_that_is_too_long_to_be_summarized_is_the_clients_fault(serve) 
     assert failed["error"] == {"code": "invalid_prompt", "message": "It is too long."}
 
 
-def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answers(serve) -> None:
+def test_a_conversation_above_its_threshold_is_compacted_before_the_answer(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with serve(engine) as url:
         events = bodies(post(url, **{**REQUEST, **MANAGED, "stream": True, "tools": [LOOK_UP]}).content)
@@ -152,7 +152,7 @@ def test_beyond_its_threshold_a_conversation_is_compacted_before_the_model_answe
     assert response["usage"]["output_tokens"] == len(SUMMARY) - 1 + len(TURN) - 1
 
 
-def test_below_its_threshold_nothing_is_compacted(serve) -> None:
+def test_a_conversation_below_its_threshold_is_not_compacted(serve) -> None:
     managed = [{"type": "compaction", "compact_threshold": 10_000}, {"type": "compaction"}]
     engine = StagedEngine(TURN)
     with serve(engine) as url:
@@ -161,7 +161,7 @@ def test_below_its_threshold_nothing_is_compacted(serve) -> None:
     assert [*engine.turns[0].items] == REQUEST["input"]
 
 
-def test_a_client_that_drops_nothing_is_not_compacted_again(serve) -> None:
+def test_a_summary_replaces_the_items_before_it_that_a_client_sends_again(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with serve(engine) as url:
         output = post(url, **{**REQUEST, **MANAGED}).json()["output"]
@@ -172,7 +172,7 @@ def test_a_client_that_drops_nothing_is_not_compacted_again(serve) -> None:
     assert kinds(engine.turns[2].items[4:]) == ["reasoning", "message", "message"]
 
 
-def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(serve) -> None:
+def test_a_stored_compacted_response_continues_from_its_summary(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with serve(engine) as url:
         first = post(url, **{**REQUEST, **MANAGED, "store": True}).json()
@@ -184,7 +184,7 @@ def test_a_stored_response_that_was_compacted_goes_on_from_its_summary(serve) ->
     assert (other.status_code, other.json()["error"]["param"]) == (400, "previous_response_id")
 
 
-def test_a_trigger_compacts_and_does_nothing_else(serve) -> None:
+def test_a_trigger_only_compacts(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with serve(engine) as url:
         events = bodies(post(url, **{**REQUEST, "input": [*REQUEST["input"], TRIGGER], "stream": True}).content)
@@ -195,7 +195,7 @@ def test_a_trigger_compacts_and_does_nothing_else(serve) -> None:
     assert [*engine.turns[1].items] == [DEVELOPER, USER, summary_message("They greeted."), {**USER, "content": "Bye"}]
 
 
-def test_a_stored_response_of_a_trigger_goes_on_from_its_summary(serve) -> None:
+def test_a_stored_response_of_a_trigger_continues_from_its_summary(serve) -> None:
     engine = StagedEngine(SUMMARY, TURN)
     with serve(engine) as url:
         first = post(url, model="staged", input=[*CONVERSATION, TRIGGER]).json()
@@ -214,7 +214,7 @@ def test_a_trigger_that_is_not_last_is_refused(serve) -> None:
     assert (error["param"], error["message"]) == ("input[1]", "A 'compaction_trigger' must be the last item of 'input'.")
 
 
-def test_a_background_response_is_compacted_too(serve) -> None:
+def test_a_background_response_is_compacted(serve) -> None:
     with serve(StagedEngine(SUMMARY, TURN)) as url:
         request = {**REQUEST, **MANAGED, "store": True, "background": True, "stream": True}
         events = bodies(post(url, **request).content)
@@ -222,13 +222,13 @@ def test_a_background_response_is_compacted_too(serve) -> None:
     assert kinds(events[-1]["response"]["output"]) == ["compaction", "reasoning", "message"]
 
 
-def test_a_socket_is_compacted_on_its_turns_and_not_where_nothing_is_to_be_generated(serve) -> None:
+def test_a_websocket_turn_is_compacted_unless_generate_is_false(serve) -> None:
     with serve(StagedEngine(SUMMARY, TURN)) as url, socket_client(url, {**REQUEST, **MANAGED}) as socket:
         ends = socket.ask(generate=False)[-1], socket.ask()[-1]
     assert [kinds(end["response"]["output"]) for end in ends] == [[], ["compaction", "reasoning", "message"]]
 
 
-def test_a_client_that_leaves_stops_the_summary(serve) -> None:
+def test_a_client_that_disconnects_stops_the_summary(serve) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
     with (
@@ -242,7 +242,7 @@ def test_a_client_that_leaves_stops_the_summary(serve) -> None:
     assert engine.closed.wait(10)
 
 
-def test_a_conversation_that_the_embedded_model_compacted_goes_on(url) -> None:
+def test_a_conversation_compacted_by_the_embedded_model_continues(url) -> None:
     with OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         compacted = client.responses.compact(model=MODEL, input=CONVERSATION)
         assert (compacted.object, compacted.output[-1].type) == ("response.compaction", "compaction")
@@ -253,7 +253,7 @@ def test_a_conversation_that_the_embedded_model_compacted_goes_on(url) -> None:
     assert "Bye" in next_turn.output_text
 
 
-# A request for a summary of the reasoning gets what the model wrote, because there is no other summary
+# Reasoning summaries have the text of the model's reasoning, because there is no other summary
 
 
 STREAMED = {"model": "staged", "input": "Hi", "stream": True, "store": False}
@@ -283,7 +283,7 @@ def reasoning_of(events):
         ({"summary": "auto"}, {"raw_reasoning": True}, ([], CONTENT)),
     ],
 )
-def test_reasoning_is_the_summary_that_a_request_asks_for(serve, reasoning, options, expected) -> None:
+def test_a_requested_summary_has_the_text_of_the_reasoning(serve, reasoning, options, expected) -> None:
     with serve(StagedEngine(TURN), **options) as url:
         events = streamed(url, reasoning=reasoning)
     assert reasoning_of(events) == expected
@@ -291,7 +291,7 @@ def test_reasoning_is_the_summary_that_a_request_asks_for(serve, reasoning, opti
     assert "".join(event["delta"] for event in events if event["type"] == name) == "Let me think."
 
 
-def test_a_summary_that_comes_back_is_the_reasoning_that_it_was(serve) -> None:
+def test_a_returned_summary_reaches_the_model(serve) -> None:
     engine = StagedEngine(TURN)
     with serve(engine) as url:
         reasoning, message = streamed(url, reasoning={"summary": "auto"})[-1]["response"]["output"]
@@ -301,7 +301,7 @@ def test_a_summary_that_comes_back_is_the_reasoning_that_it_was(serve) -> None:
     assert [turn.items[0]["summary"] for turn in engine.turns[1:]] == [SUMMARY_PARTS, SUMMARY_PARTS]
 
 
-def test_the_reasoning_of_an_upstream_is_the_summary_too() -> None:
+def test_the_reasoning_of_an_upstream_becomes_the_summary() -> None:
     chunks = [chunk({"reasoning_content": part}) for part in ("Let ", "me ", "think.")]
     with gateway(stream(*chunks, chunk({"content": "Hi"}), chunk({}, "stop"))) as (url, _):
         assert reasoning_of(streamed(url, model="m", reasoning={"summary": "auto"})) == (SUMMARY_PARTS, [])

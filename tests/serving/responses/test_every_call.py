@@ -1,6 +1,6 @@
-"""Whatever is raised at whatever call or await of a run, every answer ends as it should (rule R4).
+"""An exception at any call or await of a run ends the answer legally (rule R4).
 
-The places are found by watching a run, and then an exception is raised at each of them, first and last time it is reached.
+The tests record the places that a run goes through, and raise an exception at the first and the last visit of each.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ ENDED = {"completed", "failed"}
 
 SEND = "wrap_app_handling_exceptions.<locals>.wrapped_app.<locals>.sender"
 EXEMPT = {SEND, "Shield.__call__", "panics_as_errors"}
-"""Where the server itself is called: when its `send` raises, nobody can say what was sent, or send anything more."""
+"""Calls of the server itself: when its `send` raises, it is unknown what was sent, and nothing more can be sent."""
 
 STRIDE = int(os.environ.get("INTERLOCK_STRIDE", "23"))
-"""Every so manyth place is tried; 1 for all of them, which takes minutes."""
+"""The stride through the places; 1 tries all of them, which takes minutes."""
 LAST = 3
-"""So many of the last places are tried in any case: there, the response has ended."""
+"""The number of last places that are always tried: there, the response has ended."""
 
 
 def tool_deltas(call):
@@ -93,7 +93,7 @@ def request(**fields):
 
 
 def judge(answered):
-    """Give how an answer ended; whatever it is, it must be one that a client understands."""
+    """Return how an answer ended, after a check that a client understands it."""
     assert answered.whole
     if answered.content_type == "application/json":
         body = json.loads(answered.body)
@@ -108,8 +108,8 @@ def judge(answered):
     return events[-1]["response"]["status"]
 
 
-async def goes_on(app, engine):
-    """The server answers the next request, and what the engine began is closed."""
+async def check_next_request(app, engine):
+    """Check that the server answers the next request, and that the engine's generation is closed."""
     gc.collect()
     for _ in range(3):
         await asyncio.sleep(0)
@@ -121,51 +121,51 @@ async def goes_on(app, engine):
     assert judge(after) == "completed"
 
 
-def apart(work):
-    """Run a coroutine in a thread of its own, whose count of recursion CPython 3.11 leaves wrong when a profiler raises."""
+def run_in_thread(work):
+    """Run a coroutine in a thread of its own, because CPython 3.11 miscounts a thread's recursion when a profiler raises."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
-def every_place(scenario):
+def find_places(scenario):
     """Find the places that a run goes through."""
 
     async def look(injector):
         answered, app, engine = await scenario(injector)
         assert judge(answered) == "completed"
-        await goes_on(app, engine)
+        await check_next_request(app, engine)
 
-    apart(look(Injector()))  # the first fills caches
+    run_in_thread(look(Injector()))  # the first fills caches
     injector = Injector()
-    apart(look(injector))
+    run_in_thread(look(injector))
     return [place for place in injector.places() if not (EXEMPT & {place.function, place.callee} or _is_store(place))]
 
 
 def places(scenario):
     """Choose from the places that a run goes through."""
-    all_places = every_place(scenario)
+    all_places = find_places(scenario)
     return [*all_places[::STRIDE], *all_places[-LAST:]]
 
 
 def _is_store(place):
-    """Return whether a place is in a store, which says itself what of a commit is there after a fault."""
+    """Return whether a place is in a store, which itself reports what a fault leaves of a commit."""
     return place.file.startswith("serving/store/")
 
 
-async def broken(scenario, place, error):
-    """Raise at a place; gives how the answer ended and what the server saw raised, or None if the place was not reached."""
+async def raise_at(scenario, place, error):
+    """Raise at a place; return how the answer ended and what the server saw raised, or None if the place was not reached."""
     injector = Injector(place, error)
     answered, app, engine = await scenario(injector)
     if not injector.raised:
         return None
     ended = judge(answered)
-    await goes_on(app, engine)
+    await check_next_request(app, engine)
     return ended, answered.raised
 
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """The log of so many faults says nothing."""
+    """Disable the log, because of so many faults."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -178,7 +178,7 @@ def test_a_panic_at_any_call_or_await_ends_the_answer_legally(scenario) -> None:
     ends = []
     for place in all_places:
         try:
-            ends.append(apart(asyncio.wait_for(broken(scenario, place, PanicException("a secret")), 30)))
+            ends.append(run_in_thread(asyncio.wait_for(raise_at(scenario, place, PanicException("a secret")), 30)))
         except BaseException as error:
             raise AssertionError(f"{place}: {error!r}") from error
     reached = [end for end, _ in filter(None, ends)]
@@ -186,15 +186,15 @@ def test_a_panic_at_any_call_or_await_ends_the_answer_legally(scenario) -> None:
     assert set(reached) == {"completed", "failed", "error"}
 
 
-def test_events_that_were_taken_are_sent_even_if_their_message_could_not_be_made() -> None:
-    all_places = [place for place in every_place(streamed) if place.callee == "_message"]
-    ends = [apart(broken(streamed, place, PanicException("a secret")))[0] for place in all_places]
+def test_a_fault_while_a_message_is_made_still_ends_the_stream() -> None:
+    all_places = [place for place in find_places(streamed) if place.callee == "_message"]
+    ends = [run_in_thread(raise_at(streamed, place, PanicException("a secret")))[0] for place in all_places]
     assert ends == ["failed"] * (len(all_places) - 1) + ["completed"]
 
 
-def test_a_response_in_the_background_is_concluded_even_if_that_raises() -> None:
-    all_places = [place for place in every_place(background) if place.callee.endswith(".conclude")]
-    ends = [apart(broken(background, place, PanicException("a secret")))[0] for place in all_places]
+def test_a_background_response_completes_even_if_conclude_raises() -> None:
+    all_places = [place for place in find_places(background) if place.callee.endswith(".conclude")]
+    ends = [run_in_thread(raise_at(background, place, PanicException("a secret")))[0] for place in all_places]
     assert ends == ["completed", "completed"]
 
 
@@ -203,9 +203,9 @@ def test_a_response_in_the_background_is_concluded_even_if_that_raises() -> None
     [RuntimeError("a secret"), asyncio.CancelledError(), GeneratorExit(), BaseExceptionGroup("a", [PanicException("secret")])],
     ids=lambda error: type(error).__name__,
 )
-def test_any_other_fault_does_so_too(error) -> None:
+def test_any_other_exception_ends_the_answer_legally(error) -> None:
     for place in places(streamed)[::2]:
         try:
-            apart(asyncio.wait_for(broken(streamed, place, error), 30))
+            run_in_thread(asyncio.wait_for(raise_at(streamed, place, error), 30))
         except BaseException as caught:
             raise AssertionError(f"{place}: {caught!r}") from caught

@@ -1,4 +1,4 @@
-"""Reasoning that a client carries: given sealed, taken back, and refused if it is not what was given."""
+"""Reasoning that a client carries: sealed for the client, opened when it returns, and removed if it cannot be opened."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ def removed(item_id="", reason="organization_mismatch"):
     return [{"type": "reasoning", "id": item_id, "action": "removed", "reason": reason}]
 
 
-def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_for(serve) -> None:
+def test_requested_encrypted_content_is_included_when_reasoning_is_done(serve) -> None:
     with serve(StagedEngine(TURN)) as url:
         events = post(url, {**REQUEST, "stream": True})
         plain = post(url, {"model": "staged", "input": "Hi"})
@@ -53,7 +53,7 @@ def test_reasoning_has_its_encrypted_content_when_it_is_done_if_that_is_asked_fo
     assert "encrypted_content" not in plain["output"][0]
 
 
-def test_reasoning_has_its_encrypted_content_unasked_where_nothing_is_stored(serve) -> None:
+def test_an_unstored_response_includes_encrypted_content_without_being_asked(serve) -> None:
     engine = StagedEngine(TURN)
     with serve(engine) as url:
         reasoning, _ = post(url, {"model": "staged", "input": "Hi", "store": False})["output"]
@@ -61,7 +61,7 @@ def test_reasoning_has_its_encrypted_content_unasked_where_nothing_is_stored(ser
     assert engine.turns[1].items[0]["content"] == THINKING
 
 
-def test_reasoning_of_another_model_of_the_server_is_removed_and_listed(serve) -> None:
+def test_reasoning_of_another_model_is_removed_and_listed(serve) -> None:
     engine = StagedEngine(TURN)
     with serve(engine) as url:
         reasoning, message = post(url, REQUEST)["output"]
@@ -80,7 +80,7 @@ def test_reasoning_of_another_model_of_the_server_is_removed_and_listed(serve) -
     assert "input_transformations" not in same
 
 
-def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(serve) -> None:
+def test_truncated_reasoning_is_sealed(serve) -> None:
     with serve(StagedEngine(steps("<|channel|>analysis<|message|>Let me think.", "length"), TURN)) as url:
         (cut,) = post(url, REQUEST)["output"]
         assert cut["status"] == "incomplete"
@@ -90,7 +90,7 @@ def test_reasoning_that_is_cut_is_sealed_as_far_as_it_came(serve) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"content": None}, {"content": [], "id": "rs_1"}, {"content": [{"type": "text", "text": "A lie"}]}]
 )
-def test_the_model_is_shown_reasoning_that_comes_back_as_it_was(serve, more) -> None:
+def test_returned_reasoning_reaches_the_model_unchanged(serve, more) -> None:
     engine = StagedEngine(TURN)
     with serve(engine) as url:
         reasoning, _ = post(url, REQUEST)["output"]
@@ -99,7 +99,7 @@ def test_the_model_is_shown_reasoning_that_comes_back_as_it_was(serve, more) -> 
     assert engine.turns[1].items[0] == {**prompt_item, **({"id": "rs_1"} if "id" in more else {})}
 
 
-def test_reasoning_goes_round_over_a_socket_too(serve) -> None:
+def test_reasoning_is_sealed_and_opened_over_a_websocket(serve) -> None:
     engine = StagedEngine(TURN)
     with serve(engine) as url, socket_client(url) as socket:
 
@@ -121,7 +121,7 @@ def test_a_stored_response_continues_with_its_reasoning_as_text(serve) -> None:
     assert engine.turns[1].items[1]["content"] == THINKING
 
 
-def test_servers_with_one_key_take_each_others_reasoning_and_others_do_not(serve) -> None:
+def test_only_servers_with_the_same_key_open_each_others_reasoning(serve) -> None:
     with serve(StagedEngine(TURN), keys=KEY) as one, serve(StagedEngine(TURN), keys=KEY) as other:
         reasoning, _ = post(one, REQUEST)["output"]
         assert post(other, request_with(carried(reasoning)))["status"] == "completed"
@@ -160,7 +160,7 @@ def test_a_compaction_of_another_service_or_model_is_refused(serve, sealed) -> N
     assert (error["param"], error["code"]) == ("input[0].encrypted_content", "invalid_encrypted_content")
 
 
-def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(serve, monkeypatch, caplog) -> None:
+def test_a_sealing_error_omits_the_encrypted_content_from_the_stream(serve, monkeypatch, caplog) -> None:
     def break_down(*_):
         raise MemoryError("no room")
 
@@ -172,13 +172,13 @@ def test_where_nothing_can_be_sealed_the_stream_is_whole_without_it(serve, monke
     assert "the reasoning is sent without its encrypted content" in caplog.text
 
 
-def test_what_asks_the_process_to_end_is_no_matter_of_sealing(monkeypatch) -> None:
+def test_sealing_does_not_catch_a_keyboard_interrupt(monkeypatch) -> None:
     monkeypatch.setattr(SealingKeys, "seal", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         Seals(KEYS, "staged").late_fields({"type": "reasoning", "id": "rs_1", "summary": [], "content": THINKING})
 
 
-def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given_back_to_it() -> None:
+def test_encrypted_content_of_an_upstream_is_sealed_again_and_restored() -> None:
     seals = Seals(KEYS, "staged")
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [], "encrypted_content": "gAAA"}
     sealed = {**item, **seals.late_fields(item)}
@@ -187,7 +187,7 @@ def test_what_a_server_behind_a_gateway_has_sealed_is_sealed_once_more_and_given
         assert asyncio.run(seals.unseal([sealed], request_input)) == ((item,), [])
 
 
-def test_stored_reasoning_that_a_lost_key_has_sealed_is_not_seen_again() -> None:
+def test_stored_reasoning_that_cannot_be_opened_loses_its_encrypted_content() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": []}
     sealed = {**item, **Seals(KEYS, "another").late_fields({**item, "encrypted_content": "gAAA"})}
     assert asyncio.run(Seals(KEYS, "staged").unseal([sealed], [])) == ((item,), [])
@@ -234,7 +234,7 @@ def test_content_of_another_kind_or_tenant_is_refused(kind, tenant) -> None:
     assert refusal(OLD_KEYS.seal(THOUGHT), kind, tenant) == FOREIGN
 
 
-def test_every_changed_or_missing_character_is_noticed() -> None:
+def test_every_changed_or_missing_character_is_detected() -> None:
     token = OLD_KEYS.seal(THOUGHT)
     assert not token.endswith("=")  # so that every bit of the last character counts
     for place, character in enumerate(token):
@@ -251,7 +251,7 @@ def test_every_changed_or_missing_character_is_noticed() -> None:
         "",
     ],
 )
-def test_content_that_was_sealed_otherwise_is_refused(text) -> None:
+def test_content_in_another_format_is_refused(text) -> None:
     assert refusal(text) == UNKNOWN
 
 
@@ -286,7 +286,7 @@ def test_the_event_loop_runs_while_a_huge_token_is_opened() -> None:
         (f"{OLD},{OLD[4:]}", "key 2 has 29 bytes instead of 32"),
     ],
 )
-def test_a_wrong_key_is_named_by_its_position_only(text, message) -> None:
+def test_an_invalid_key_is_reported_only_by_its_position(text, message) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         SealingKeys.from_text(text)
 

@@ -1,6 +1,6 @@
-"""Whatever breaks, and wherever it breaks, a response ends legally (rule R4): a fault is injected at every step of a run.
+"""A response ends legally after a fault at any step of its run (rule R4).
 
-The run has what a run can have: reasoning, a preamble, two hosted calls of which one fails, another turn, an answer.
+The run has reasoning, a preamble, two hosted calls of which one fails, another turn, and an answer.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PREAMBLE = "<|channel|>commentary<|message|>I ask.<|end|><|start|>assistant"
 
 
 class PanicException(BaseException):
-    """What a panic in Rust becomes: no `Exception`."""
+    """Stands in for a panic in Rust, which is not an `Exception`."""
 
 
 BROKEN = [EngineError("It broke."), RuntimeError("a secret"), PanicException("a secret")]
@@ -60,7 +60,7 @@ def deltas_of(call):
 
 @define
 class FaultyParser:
-    """Does as another parser does, until its time has come."""
+    """Delegates to another parser, and raises after the last of its calls."""
 
     parser: object
     last: int
@@ -94,7 +94,7 @@ class WrappingEngine(StagedEngine):
 
 
 def begin(first=FIRST, second=SECOND, tell: Callable = deltas_of, summary=None):
-    """A run of two turns; with a summary, one before which its conversation is compacted."""
+    """Return a run of two turns and its engine; with a summary, the conversation is compacted first."""
     managed = {} if summary is None else {"context_management": [{"type": "compaction", "compact_threshold": 1}]}
     request = read_request({"model": "staged", "input": "Hi", **managed})
     engine = WrappingEngine(*([] if summary is None else [summary]), first, second)
@@ -117,16 +117,16 @@ async def collected(run):
     return [as_json(event) async for events in run.events() for event in events]
 
 
-def is_ended(run):
-    """Give the response, once the stream has been found legal."""
+def run_to_end(run):
+    """Run to the end, check that the stream is legal, and return the response."""
     events = asyncio.run(collected(run))
     assert check(events) == []
     assert run.driver.response == events[-1]["response"]
     return events[-1]["response"]
 
 
-def items_of(summary=None):
-    """How many deliveries a run makes that nothing interrupts."""
+def count_deliveries(summary=None):
+    """The number of deliveries of an uninterrupted run."""
 
     async def count():
         run, _ = begin(summary=summary)
@@ -135,14 +135,14 @@ def items_of(summary=None):
     return asyncio.run(count())
 
 
-DELIVERIES = range(items_of())
-EARLY = range(items_of(SUMMARY) - len(DELIVERIES) + 2)
+DELIVERIES = range(count_deliveries())
+EARLY = range(count_deliveries(SUMMARY) - len(DELIVERIES) + 2)
 """The deliveries of a run until its conversation is compacted, and one more."""
 
 
-def test_a_run_that_nothing_breaks_is_whole():
+def test_a_run_without_faults_completes():
     run, _ = begin()
-    response = is_ended(run)
+    response = run_to_end(run)
     assert [(item["type"], item.get("status")) for item in response["output"]] == [
         ("reasoning", "completed"),
         ("message", "completed"),
@@ -156,20 +156,20 @@ def test_a_run_that_nothing_breaks_is_whole():
 
 @each("error", BROKEN, ids=lambda error: type(error).__name__)
 @each(("turn", "place"), STEPS)
-def test_an_engine_that_breaks(turn, place, error):
+def test_an_engine_error_fails_the_response(turn, place, error):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [error]
     run, engine = begin(*scripts)
-    response = is_ended(run)
+    response = run_to_end(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("place", range(len(SUMMARY)))
-def test_an_engine_that_breaks_while_it_writes_a_summary(place, error):
+def test_an_engine_error_during_a_summary_fails_the_response(place, error):
     run, engine = begin(summary=[*SUMMARY[:place], error])
-    response = is_ended(run)
+    response = run_to_end(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert [(item["type"], item["encrypted_content"]) for item in response["output"]] == [("compaction", "")]
     assert engine.closed.is_set()
@@ -177,15 +177,15 @@ def test_an_engine_that_breaks_while_it_writes_a_summary(place, error):
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "abort", "error"])
-def test_a_summary_that_is_ended_is_none(reason):
+def test_an_unfinished_summary_fails_the_response(reason):
     run, _ = begin(summary=[*SUMMARY[:-1], EngineOutput(Chunk(), reason)])
-    response = is_ended(run)
+    response = run_to_end(run)
     assert (response["status"], response["usage"]["output_tokens"] > 0) == ("failed", True)
 
 
 @each("ending", [Cancel(), Fault("server_error", "The server is shutting down.")], ids=["cancel", "fault"])
 @each("delivery", EARLY)
-def test_an_interruption_while_a_conversation_is_compacted(delivery, ending):
+def test_an_interruption_during_compaction_ends_the_response(delivery, ending):
     async def interrupted():
         run, engine = begin(summary=SUMMARY)
         events = []
@@ -209,14 +209,14 @@ async def enumerated(values):
 
 
 @pytest.mark.parametrize("error", STRAY, ids=lambda error: type(error).__name__)
-def test_what_looks_like_a_message_to_the_task_and_is_none_is_a_fault(error):
+def test_a_stray_base_exception_is_a_fault(error):
     run, engine = begin([*FIRST[:4], error])
-    assert is_ended(run)["status"] == "failed"
+    assert run_to_end(run)["status"] == "failed"
     assert engine.closed.is_set()
 
 
 @pytest.mark.parametrize("error", DEADLY, ids=repr)
-def test_what_ends_the_process_is_raised_again_once_the_response_has_ended(error):
+def test_an_exit_exception_is_raised_again_after_the_response_has_ended(error):
     async def read():
         run, engine = begin([*FIRST[:4], error])
         events, raised = [], None
@@ -234,7 +234,7 @@ def test_what_ends_the_process_is_raised_again_once_the_response_has_ended(error
 
 
 @pytest.mark.parametrize("delivery", range(4))
-def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_can_be_had(delivery):
+def test_a_task_cancelled_from_outside_stays_cancelled_and_its_run_can_be_concluded(delivery):
     async def cancelled():
         run, _ = begin([*FIRST[:4], Gate()])
         events = []
@@ -258,28 +258,28 @@ def test_a_task_that_is_cancelled_by_somebody_else_stays_cancelled_and_its_end_c
 
 
 @each(("turn", "place"), STEPS)
-def test_an_engine_that_stops_without_a_reason(turn, place):
+def test_an_engine_that_stops_without_a_reason_fails_the_response(turn, place):
     scripts = [[*FIRST], [*SECOND]]
     del scripts[turn][place:]
     run, _ = begin(*scripts)
-    assert is_ended(run)["status"] == "failed"
+    assert run_to_end(run)["status"] == "failed"
 
 
 @each("reason", ENDED)
 @each(("turn", "place"), STEPS)
-def test_a_turn_that_is_ended(turn, place, reason):
+def test_the_finish_reason_of_a_turn_sets_the_status(turn, place, reason):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [EngineOutput(Chunk(), reason)]
     run, _ = begin(*scripts)
-    assert is_ended(run)["status"] == ENDED[reason]
+    assert run_to_end(run)["status"] == ENDED[reason]
 
 
 @pytest.mark.parametrize("error", BROKEN[1:], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("calls", range(len(FIRST) + len(SECOND)))
-def test_a_parser_that_breaks(calls, error):
+def test_a_parser_error_fails_the_response(calls, error):
     run, engine = begin()
     engine.wrap = partial(FaultyParser, last=calls, error=error)
-    response = is_ended(run)
+    response = run_to_end(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
     assert engine.closed.is_set()
 
@@ -287,19 +287,19 @@ def test_a_parser_that_breaks(calls, error):
 @pytest.mark.parametrize("error", BROKEN[1:], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("broken", ["mcp_1", "mcp_2"])
-def test_a_tool_that_breaks(broken, place, error):
+def test_a_tool_error_fails_the_response(broken, place, error):
     def tell(call):
         deltas = [*deltas_of(call)]
         yield from [*deltas[:place], error] if call.id == broken else deltas
 
     run, _ = begin(tell=tell)
-    response = is_ended(run)
+    response = run_to_end(run)
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
 
 
 @each(("ending", "status"), [(Cancel(), "cancelled"), (Fault("server_error", "The server is shutting down."), "failed")])
 @each("delivery", DELIVERIES)
-def test_an_interruption(delivery, ending, status):
+def test_an_interruption_at_any_delivery_ends_the_response(delivery, ending, status):
     async def interrupted():
         run, _ = begin()
         deliveries = []
@@ -311,12 +311,12 @@ def test_an_interruption(delivery, ending, status):
 
     events = asyncio.run(interrupted())
     assert check(events) == []
-    last = delivery == DELIVERIES[-1]  # then everything had been said
+    last = delivery == DELIVERIES[-1]  # by then, the response was complete
     assert events[-1]["response"]["status"] == ("completed" if last else status)
 
 
 @each("delivery", DELIVERIES)
-def test_a_client_that_goes_away_stops_the_engine_and_what_was_made_can_be_ended(delivery):
+def test_an_abandoned_run_stops_the_engine_and_can_be_concluded(delivery):
     async def leave():
         run, engine = begin()
         stream, events = run.events(), []

@@ -1,4 +1,4 @@
-"""A response is made of its turns, and ends legally whatever breaks or interrupts it."""
+"""A response consists of its turns, and ends legally after any fault or interruption."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ async def collect(run):
 
 
 def make(*scripts, tools=None, **settings):
-    """The steps of a response, as lists of events; they are legal together."""
+    """Return the events of each step of a response, after a check that the whole is legal."""
     engine = StagedEngine(*scripts)
     batches = asyncio.run(collect(begin(engine, tools=tools, **settings)))
     assert check([event for events in batches for event in events]) == []
@@ -82,7 +82,7 @@ def test_the_first_events_do_not_wait_for_the_engine() -> None:
     assert asyncio.run(first()) == ["response.created", "response.in_progress"]
 
 
-def test_an_unwritten_response_is_the_one_of_the_streams_end() -> None:
+def test_a_response_without_a_writer_equals_the_streamed_one() -> None:
     async def whole():
         run = begin(StagedEngine(steps(REASONING + ANSWER)), NullWriter())
         written = [event async for events in run.events() for event in events]
@@ -93,19 +93,19 @@ def test_an_unwritten_response_is_the_one_of_the_streams_end() -> None:
     assert without_chance(response) == without_chance(final(make(steps(REASONING + ANSWER))))
 
 
-def test_what_the_engine_says_of_the_prompt_is_counted_once_for_each_turn() -> None:
+def test_the_prompt_tokens_of_the_engine_are_counted_once_per_turn() -> None:
     batches = make([step(ANSWER, input_tokens=9, cached_tokens=4), step("!", "stop", input_tokens=9)])
     assert final(batches)["usage"]["input_tokens"] == 9
     assert final(batches)["usage"]["input_tokens_details"]["cached_tokens"] == 4
 
 
-def test_an_engine_that_fails_says_why_to_the_client() -> None:
+def test_the_message_of_an_engine_error_reaches_the_client() -> None:
     batches = make([step(ANSWER), EngineError("Out of memory.")])
     assert failed(batches) == {"code": "server_error", "message": "Out of memory."}
     assert final(batches)["output"][0]["status"] == "incomplete"
 
 
-def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
+def test_partial_output_before_an_engine_error_is_sent_and_counted() -> None:
     token_ids = ENCODING.encode("<|channel|>final<|message|>Hi 👩🏽", allowed_special="all")[:-1]
     batches = make([EngineOutput(Chunk(token_ids), input_tokens=7), EngineError("Out of memory.")])
     response = final(batches)
@@ -122,12 +122,12 @@ def test_what_broke_off_in_the_middle_of_a_turn_is_said_and_counted() -> None:
         pytest.param([step(REASONING), StopAsyncIteration("a secret")], id="between items"),
     ],
 )
-def test_what_else_an_engine_raises_is_for_the_log_and_not_for_the_client(script, caplog) -> None:
+def test_any_other_engine_exception_is_logged_and_hidden_from_the_client(script, caplog) -> None:
     assert failed(make(script)) == {"code": "server_error", "message": GENERATION_ERROR}
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-def test_an_engine_that_stops_without_a_reason_has_failed() -> None:
+def test_an_engine_that_stops_without_a_reason_fails_the_response() -> None:
     assert failed(make([step(ANSWER)]))["message"] == "The engine stopped without a finish reason."
 
 
@@ -144,7 +144,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
     assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": GENERATION_ERROR}
 
 
-def test_a_parser_that_gives_nonsense_fails_the_response(monkeypatch) -> None:
+def test_a_parser_that_returns_invalid_deltas_fails_the_response(monkeypatch) -> None:
     class Nonsense:
         def feed(self, _chunk):
             return ["Some text", object()]
@@ -196,7 +196,7 @@ def test_an_interruption_between_two_steps_ends_the_response_at_the_next() -> No
     assert turns == []
 
 
-def test_an_engine_that_does_not_let_itself_be_cancelled_is_not_listened_to_any_more() -> None:
+def test_output_that_an_engine_yields_on_cancellation_is_ignored() -> None:
     class Stubborn(StagedEngine):
         async def generate(self, _turn):
             try:
@@ -222,7 +222,7 @@ def test_an_engine_that_does_not_let_itself_be_cancelled_is_not_listened_to_any_
 
 
 @pytest.mark.parametrize("interrupted_too", [False, True])
-def test_a_task_that_is_cancelled_by_others_stops_the_engine_and_stays_cancelled(interrupted_too) -> None:
+def test_a_task_cancelled_from_outside_stops_the_engine_and_stays_cancelled(interrupted_too) -> None:
     async def cancelled():
         gate = Gate()
         engine = StagedEngine([step(ANSWER), gate])
@@ -251,7 +251,7 @@ def test_a_reader_that_stops_reading_stops_the_engine() -> None:
     assert asyncio.run(abandoned())
 
 
-def test_an_engine_that_cannot_be_closed_is_for_the_log(caplog) -> None:
+def test_an_error_while_an_engine_is_closed_is_logged(caplog) -> None:
     class Sticky(StagedEngine):
         async def generate(self, _turn):
             try:
@@ -275,7 +275,7 @@ def test_an_engine_that_cannot_be_closed_is_for_the_log(caplog) -> None:
 HOSTED = [steps(HOSTED_CALL + "<|call|>"), steps(ANSWER)]
 
 
-def test_after_its_tools_the_model_has_another_turn_that_knows_their_results() -> None:
+def test_the_model_gets_another_turn_with_the_results_of_its_tools() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
     engine = StagedEngine(*HOSTED)
     batches = asyncio.run(collect(begin(engine, tools=tools)))
@@ -300,7 +300,7 @@ def test_a_response_with_tools_is_copied_once(monkeypatch) -> None:
     assert copied == [Response]
 
 
-def test_every_delta_of_a_tool_is_told_at_once() -> None:
+def test_each_delta_of_a_tool_sends_its_events_at_once() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Fail(call.id, "no")])
     batches = make(*HOSTED, tools=tools)
     assert ["response.mcp_call.failed", "response.output_item.done"] in [[event["type"] for event in each] for each in batches]
@@ -315,7 +315,7 @@ def test_without_tools_a_hosted_call_fails_and_the_response_is_complete() -> Non
 REJECTED_CALL = '<|channel|>commentary to=browser.search<|message|>{"words": 1}'
 
 
-def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
+def test_the_model_gets_another_turn_after_a_rejected_call() -> None:
     tools = ScriptedTools(lambda _call: [])
     engine = StagedEngine(steps(REJECTED_CALL + "<|call|>"), steps(ANSWER))
     batches = asyncio.run(collect(begin(engine, tools=tools)))
@@ -328,7 +328,7 @@ def test_after_a_call_that_makes_no_sense_the_model_has_another_turn() -> None:
     assert tools.calls == []
 
 
-def test_after_a_call_that_makes_no_sense_the_budget_holds() -> None:
+def test_a_rejected_call_that_uses_up_the_budget_ends_the_response() -> None:
     thought = "<|channel|>analysis<|message|>I wonder what it is that I should look for.<|end|><|start|>assistant"
     turn = steps(thought + REJECTED_CALL + "<|call|>")
     batches = make(turn, steps(ANSWER), tools=ScriptedTools(lambda _call: []), max_output_tokens=len(turn) - 1)
@@ -337,7 +337,7 @@ def test_after_a_call_that_makes_no_sense_the_budget_holds() -> None:
     assert final(batches)["output"][1]["status"] == "failed"
 
 
-def test_without_tools_a_call_that_makes_no_sense_is_the_end() -> None:
+def test_a_rejected_call_ends_the_response_without_tools() -> None:
     batches = make(steps(REJECTED_CALL + "<|call|>"))
     assert (final(batches)["status"], [item["status"] for item in final(batches)["output"]]) == ("completed", ["failed"])
 
@@ -353,7 +353,7 @@ def test_tools_that_raise_fail_the_response_and_the_call() -> None:
     assert [item["status"] for item in final(batches)["output"]] == ["failed"]
 
 
-def test_a_call_that_the_client_answers_ends_the_response_after_the_tools() -> None:
+def test_a_function_call_ends_the_response_after_the_hosted_tools() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
     batches = make(steps(HOSTED_CALL + "<|call|><|start|>assistant" + CALL + "<|call|>"), tools=tools)
     assert [(item["type"], item["status"]) for item in final(batches)["output"]] == [
@@ -362,7 +362,7 @@ def test_a_call_that_the_client_answers_ends_the_response_after_the_tools() -> N
     ]
 
 
-def test_the_budget_is_that_of_all_turns() -> None:
+def test_all_turns_share_the_budget() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
     engine = StagedEngine(*HOSTED)
     batches = asyncio.run(collect(begin(engine, tools=tools, max_output_tokens=100)))
@@ -371,7 +371,7 @@ def test_the_budget_is_that_of_all_turns() -> None:
     assert final(batches)["status"] == "completed"
 
 
-def test_a_budget_that_the_first_turn_used_up_cuts_the_response_before_the_second() -> None:
+def test_a_budget_used_up_by_the_first_turn_ends_the_response() -> None:
     tools = ScriptedTools(lambda call: [Run(call.id), Succeed(call.id, {"output": "42"})])
     batches = make(*HOSTED, tools=tools, max_output_tokens=len(HOSTED[0]) - 1)
     assert final(batches)["incomplete_details"] == {"reason": "max_output_tokens"}
@@ -387,7 +387,7 @@ def test_a_budget_that_the_first_turn_used_up_cuts_the_response_before_the_secon
         ("error", "response.failed", "failed"),
     ],
 )
-def test_a_turn_that_did_not_end_by_itself_ends_the_response(reason, terminal, status) -> None:
+def test_an_unfinished_turn_ends_the_response(reason, terminal, status) -> None:
     batches = make(steps(ANSWER, reason))
     assert (batches[-1][-1]["type"], final(batches)["status"]) == (terminal, status)
 
@@ -434,7 +434,7 @@ def test_the_last_update_of_a_setting_replaces_the_requests_own(serve, items, se
     assert response["text"].get("verbosity", "medium") == settings.get("text", {}).get("verbosity", "medium")
 
 
-def test_an_update_holds_for_later_responses(serve):
+def test_a_configuration_update_applies_to_later_responses(serve):
     engine = StagedEngine(steps(ANSWER))
     with serve(engine) as url:
         first = ask(url, LOW)
@@ -444,7 +444,7 @@ def test_an_update_holds_for_later_responses(serve):
     assert effects(engine) == [("low", "text"), ("low", "json_schema"), ("low", "json_schema"), (None, "text")]
 
 
-def test_a_request_that_prewarms_has_the_engine_read_the_prompt_and_writes_nothing(serve):
+def test_a_prewarm_request_runs_the_engine_and_has_no_output(serve):
     engine = StagedEngine(steps(f"{REASONING}{ANSWER}"))
     with serve(engine) as url:
         response = ask(url, prompt_cache_options={"prewarm": True}, max_output_tokens=500)
