@@ -44,18 +44,18 @@ def test_the_agent_calls_two_tools_at_once(interlock) -> None:
     assert [result["content"] for result in last["content"]] == ["Berlin: 18 °C", "Rome: 18 °C"]
 
 
-def test_the_sdk_asks_again_when_the_model_is_overloaded(interlock) -> None:
+def test_the_sdk_retries_when_the_model_is_overloaded(interlock) -> None:
     interlock.when("weather").fails(529, "Overloaded", retry_after=0).then.says("18 °C")
     assert run_agent("The weather?") == "18 °C"
 
 
-def test_a_stream_that_breaks_off_is_an_error(interlock) -> None:
+def test_an_interrupted_stream_raises_an_error(interlock) -> None:
     interlock.when("weather").says("It is 18 °C in Berlin.").disconnects(after=4)
     with pytest.raises(Exception, match="peer closed connection"):
         run_agent("The weather?")
 
 
-def test_an_agent_that_never_ends_is_noticed(interlock) -> None:
+def test_an_endless_agent_raises_an_error(interlock) -> None:
     rule = interlock.when("loop")
     for _ in range(MOST_TURNS):
         rule = rule.calls("get_weather", city="Berlin").then

@@ -58,20 +58,20 @@ async def ask_at_once(cities: list[str]) -> list[str]:
     return await asyncio.gather(*map(ask, cities))
 
 
-def test_conversations_at_once_do_not_mix(interlock, run) -> None:
+def test_concurrent_conversations_do_not_mix(interlock, run) -> None:
     cities = [f"city {number}" for number in range(20)]
     for city in reversed(cities):  # `city 1` is a part of `city 10`, and the first rule that matches answers
         interlock.when(city).calls("get_weather", city=city).then.says(f"Fine in {city}.")
     assert run(ask_at_once(cities)) == [f"Fine in {city}." for city in cities]
 
 
-def test_the_sdk_asks_again_after_an_error(interlock, run) -> None:
+def test_the_sdk_retries_after_an_error(interlock, run) -> None:
     interlock.when("weather").fails(429, retry_after=0).then.disconnects().then.says("18 °C")
     assert run(Runner.run(new_agent(), "The weather, please.")).final_output == "18 °C"
     assert len(interlock.requests) == 3
 
 
-def test_the_agent_gives_up_on_a_request_that_is_refused(interlock, run) -> None:
+def test_the_agent_raises_the_error_of_a_refused_request(interlock, run) -> None:
     interlock.when("weather").fails(400, "No.")
     with pytest.raises(BadRequestError, match=r"No\."):
         run(Runner.run(new_agent(), "The weather, please."))

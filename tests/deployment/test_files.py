@@ -48,7 +48,7 @@ def command(name):
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "Dockerfile", "interlock.service", "chart/templates/deployment.yaml"])
-def test_the_command_has_its_options(name, monkeypatch) -> None:
+def test_the_command_accepts_the_options_in_each_file(name, monkeypatch) -> None:
     monkeypatch.chdir(DEPLOY)
     subcommand, *arguments = [argument.replace("/etc/interlock/gateway.toml", "gateway.toml") for argument in command(name)]
     context = serve.make_context(subcommand, arguments, help_option_names=["-h", "--help"])  # the command caches its help option
@@ -56,19 +56,19 @@ def test_the_command_has_its_options(name, monkeypatch) -> None:
         assert (subcommand, settings_of().port) == ("serve", 8000)
 
 
-def test_the_gateways_have_settings_of_the_command_and_of_upstreams() -> None:
+def test_the_gateway_file_is_valid_and_its_alias_is_served_by_vllm() -> None:
     (upstream,) = upstreams_of(read_settings({"config": DEPLOY / "gateway.toml"}, environment={}))
     assert upstream.url == "http://vllm:8000/v1"
     assert tomllib.loads(TEXTS["gateway.toml"])["upstream"][0]["aliases"]["gpt-4o"] in COMPOSE["services"]["vllm"]["command"]
 
 
-def test_every_variable_is_read_by_the_command() -> None:
+def test_the_command_reads_every_variable_of_the_files() -> None:
     read = {variable(name) for name, option in options().items() if option.has_variable}
     named = {name for text in TEXTS.values() for name in re.findall(r"\bINTERLOCK_[A-Z_]+", text)}
     assert named - read == {"INTERLOCK_SITE", "INTERLOCK_GATEWAYS"}
 
 
-def test_all_ports_of_gateways_are_that_of_the_command() -> None:
+def test_all_files_have_the_default_port_of_the_gateways() -> None:
     ports = {
         **{name: re.findall(r"gateway-[ab]:(\d+)", TEXTS[name]) for name in ("nginx.conf", "Caddyfile")},
         "prometheus.yml": re.findall(r"port: (\d+)", TEXTS["prometheus.yml"]),
@@ -97,7 +97,7 @@ def test_only_the_balancer_and_grafana_publish_ports_and_every_gateway_needs_a_k
     assert "api_key_file" in tomllib.loads(TEXTS["gateway.toml"])["serve"]
 
 
-def test_the_secrets_are_made_once_and_are_in_no_repository_and_no_image(tmp_path) -> None:
+def test_init_creates_the_secrets_once_and_git_and_images_ignore_them(tmp_path) -> None:
     script = tmp_path / "init.sh"
     script.write_text(TEXTS["init.sh"])
     first, second = (subprocess.check_output(["sh", script], text=True) for _ in range(2))  # noqa: S603, S607 - our own
@@ -109,14 +109,14 @@ def test_the_secrets_are_made_once_and_are_in_no_repository_and_no_image(tmp_pat
     assert "!deploy" not in (ROOT / ".dockerignore").read_text()
 
 
-def test_the_image_has_all_that_builds_the_package() -> None:
+def test_the_docker_context_has_the_files_that_build_the_package() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert kept == {"src", "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in kept)
 
 
 def names_of(expression):
-    """Yield the metrics of a query with the labels that it uses of them."""
+    """Yield the metrics of a query, each with the labels of the query."""
     labels = {*re.findall(r"(\w+)(?==|!=|=~|!~)", re.sub(r'"[^"]*"', '""', expression))}
     for group in re.findall(r"\bby \(([^)]*)\)", expression):
         labels |= {*group.split(", ")}
@@ -136,7 +136,7 @@ def test_every_metric_and_label_of_the_dashboard_and_the_alerts_exists() -> None
     assert METRICS.keys() - shown == {"gen_ai_client_token_usage"}
 
 
-def test_the_guide_has_the_alerts_as_they_are() -> None:
+def test_the_guide_lists_the_same_alerts() -> None:
     page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
     (text,) = re.findall(r"```yaml\n(- alert: .*?)```", page, flags=re.DOTALL)
     assert [{"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in yaml.safe_load(text)] == [
@@ -146,7 +146,7 @@ def test_the_guide_has_the_alerts_as_they_are() -> None:
     assert len(re.sub(r"```.*?```", "", page, flags=re.DOTALL).split()) <= 1_800
 
 
-def test_the_chart_describes_its_values() -> None:
+def test_the_schema_of_the_chart_describes_its_values() -> None:
     schema, values = json.loads(TEXTS["chart/values.schema.json"]), yaml.safe_load(TEXTS["chart/values.yaml"])
     Draft7Validator.check_schema(schema)
     assert values.keys() == schema["properties"].keys() - {"global"}
@@ -196,7 +196,7 @@ COMMANDS = [
 
 
 def run(program, *arguments):
-    """Run a program from the root of the repository; return its status and what it wrote."""
+    """Run a program in the root of the repository; return its status and output."""
     found = shutil.which(program)
     if found is None:
         pytest.skip(f"no {program} is installed")
@@ -235,7 +235,7 @@ def test_systemd_accepts_the_unit(tmp_path) -> None:
 
 
 @pytest.mark.long
-def test_helm_renders_the_chart_to_what_kubernetes_accepts() -> None:
+def test_helm_renders_resources_that_kubernetes_accepts() -> None:
     chart = pytest.importorskip("helm_python.chart", reason="no helm-python-sdk is installed")
     kubernetes = pytest.importorskip("kubernetes_validate", reason="no kubernetes-validate is installed")
     values = {

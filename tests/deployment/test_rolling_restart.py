@@ -23,7 +23,7 @@ from websockets.sync.client import connect
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KEY = {"authorization": "Bearer sesame"}
 SECONDS = 120
-"""How long something is waited for."""
+"""The longest wait."""
 
 
 def free_port():
@@ -75,7 +75,7 @@ def gateway(folder, upstream, port):
 
 
 def nginx(folder, port, gateways):
-    """Return nginx with the configuration in `deploy/`, but for addresses, which need no DNS."""
+    """Return nginx with the configuration in `deploy/`, but with addresses that need no DNS."""
     text = (DEPLOY / "nginx.conf").read_text()
     servers = {"a": gateways[0], "b": gateways[1]}
     text = re.sub(r"server gateway-([ab]):8000 resolve", lambda match: f"server 127.0.0.1:{servers[match[1]]}", text)
@@ -175,7 +175,7 @@ def test_a_rolling_restart_fails_no_stream(balancer, tmp_path) -> None:
     assert ends.total() >= 2 * STREAMS
 
 
-def test_a_balancer_passes_events_as_they_come_and_websockets_but_no_metrics(balancer, tmp_path) -> None:
+def test_a_balancer_forwards_streams_and_websockets_but_not_metrics(balancer, tmp_path) -> None:
     with stack(tmp_path, balancer, rate=100) as (url, _):
         with httpx.stream("POST", f"{url}/v1/responses", json=BODY, headers=KEY, timeout=60) as answer:
             chunks = [*answer.iter_raw()]

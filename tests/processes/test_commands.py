@@ -1,4 +1,4 @@
-"""What only a process shows of a command: signals, and outputs that are closed or full."""
+"""Commands in their own processes: signals, and outputs that are closed or full."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def interrupt(process, times=1):
         time.sleep(0.02)
 
 
-def test_a_server_serves_until_a_signal_and_ends_its_streams() -> None:
+def test_a_server_serves_until_a_signal_and_fails_its_open_streams() -> None:
     with running("serve", "--port", "0", "--rate", "20") as server:
         url = re.search(r"http://\S+(?=/v1)", server.stderr.readline())[0]
         with httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
@@ -51,7 +51,7 @@ def test_a_server_serves_until_a_signal_and_ends_its_streams() -> None:
     assert "Traceback" not in rest
 
 
-def test_a_server_ends_without_a_message_however_often_it_is_interrupted() -> None:
+def test_a_server_ends_without_a_message_after_repeated_interrupts() -> None:
     with running("serve", "--port", "0", stdout=subprocess.PIPE) as server:
         banner = [server.stderr.readline() for _ in range(5)]
         assert (banner[0][:8], banner[-1]) == ("Serving ", "  API keys: none\n")
@@ -68,7 +68,7 @@ def test_a_view_serves_its_page_until_a_signal() -> None:
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
-def test_a_command_that_waits_ends_without_a_traceback_when_it_is_interrupted() -> None:
+def test_an_interrupted_command_ends_without_a_traceback() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with running("check", url, stdout=subprocess.PIPE) as check:
@@ -80,7 +80,7 @@ def test_a_command_that_waits_ends_without_a_traceback_when_it_is_interrupted() 
     assert (output, errors.strip()) in {("", ""), ("", "Aborted!")}
 
 
-def test_an_output_that_cannot_be_written_ends_a_command() -> None:
+def test_a_full_device_ends_the_command_with_its_error() -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run([*INTERLOCK, "replay", TEXT, "--stream"], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stderr) == (2, b"interlock: No space left on device\n")

@@ -1,4 +1,4 @@
-"""What a process imports: only what it uses, so that it starts fast, and nothing that is not installed."""
+"""A process imports only the modules that it uses, so that it starts fast and works without optional packages."""
 
 import json
 import signal
@@ -165,7 +165,7 @@ for thread in threads:
 assert read == [driver.response] * 8
 """,
 }
-"""What only a new process shows: programs that import, and assert."""
+"""Programs that import and assert, each for a new process."""
 
 FORKS = """
 import json, os, sys, traceback
@@ -187,7 +187,7 @@ print(*failed, sep="\\n")
 """Runs each program in a fork of a process that has imported nothing, and prints the names of those that fail."""
 
 
-def test_imports_bring_only_what_is_needed() -> None:
+def test_every_program_imports_only_what_it_needs() -> None:
     command = [sys.executable, "-X", "utf8", "-c", FORKS]
     done = subprocess.run(command, input=json.dumps(CASES), capture_output=True, check=True, text=True)
     assert done.stdout == "\n", done.stderr
@@ -215,7 +215,7 @@ UNUSED = {
     "interlock.serving.tools.code_interpreter",
     "interlock.serving.tools.mcp_session",
 }
-"""What a gateway of Chat Completions needs neither at its start nor for a request: each takes time and memory."""
+"""Modules that a gateway of Chat Completions needs neither to start nor for a request; each takes time and memory."""
 
 
 def test_a_gateway_imports_only_what_its_start_and_a_request_need() -> None:

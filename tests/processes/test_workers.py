@@ -20,7 +20,7 @@ from interlock.serving.http.server import reserve
 
 ASK = {"model": "interlock-embedded", "input": "Say something long about the rivers of Europe", "stream": True}
 SECONDS = 60
-"""How long a test waits for something."""
+"""The longest wait of a test."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the processes and connections in /proc")
 
@@ -81,7 +81,7 @@ class Command:
             return None
 
     def burst(self, count):
-        """Begin as many streams at once, each over a connection of its own."""
+        """Begin as many streams at once, each over its own connection."""
         with ThreadPoolExecutor(count) as threads:
             return [*threads.map(lambda _: self.begin(), range(count))]
 
@@ -151,7 +151,7 @@ def test_two_processes_serve_behind_one_port_with_one_page_of_metrics() -> None:
             wait_for(lambda: line in command.ask("GET", "/metrics").text.splitlines())
 
 
-def test_a_process_that_is_killed_is_replaced_and_its_background_response_ends() -> None:
+def test_a_killed_process_is_replaced_and_its_background_response_fails() -> None:
     with serving("--rate", 1) as command:
         body = {**ASK, "background": True}
         with httpx.Client(timeout=SECONDS) as client, client.stream("POST", f"{command.url}/v1/responses", json=body) as answer:
@@ -176,7 +176,7 @@ def ended(command, name):
     return answer is not None and answer.json()["status"] not in {"queued", "in_progress"} and answer.json()
 
 
-def test_a_server_that_drains_ends_the_running_streams_complete_and_refuses_others() -> None:
+def test_a_draining_server_completes_its_streams_and_refuses_others() -> None:
     with serving("--drain", SECONDS, "--rate", 20) as command:
         answers = command.burst(6)
         assert [answer.status_code for answer in answers] == [200] * 6
@@ -191,7 +191,7 @@ def test_a_server_that_drains_ends_the_running_streams_complete_and_refuses_othe
         assert command.workers == set()
 
 
-def test_a_second_signal_ends_a_server_at_once_even_if_a_process_hangs() -> None:
+def test_a_second_signal_ends_all_processes_even_if_one_hangs() -> None:
     with serving("--rate", 1, "--drain", SECONDS) as command:
         command.burst(4)
         pids = command.workers

@@ -1,4 +1,4 @@
-"""The GitHub action and the hook for pre-commit call the command as it is."""
+"""The GitHub action and the hook for pre-commit call the current command."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
 
 @pytest.mark.parametrize(("source", "status", "annotations"), [(LEGAL, 0, 0), (f"{LEGAL} {BROKEN}", 1, 1)])
-def test_the_action_annotates_and_sums_up(source, status, annotations, tmp_path) -> None:
+def test_the_action_annotates_findings_and_writes_a_summary(source, status, annotations, tmp_path) -> None:
     (script,) = (step["run"] for step in ACTION["runs"]["steps"] if step["name"] == "Check")
     summary = tmp_path / "summary.md"
     names = {"SOURCE": str(source), "CONFORMANCE": "", "ARGUMENTS": "--permissive", "GITHUB_STEP_SUMMARY": str(summary)}
@@ -29,7 +29,7 @@ def test_the_action_annotates_and_sums_up(source, status, annotations, tmp_path)
     assert BROKEN.name in summary.read_text() or status == 0
 
 
-def test_the_action_annotates_what_a_server_fails(tmp_path) -> None:
+def test_the_action_annotates_the_failed_cases_of_a_server(tmp_path) -> None:
     (script,) = (step["run"] for step in ACTION["runs"]["steps"] if step["name"] == "Check")
     fake, summary = tmp_path / "interlock", tmp_path / "summary.md"
     fake.write_text('#!/bin/sh\necho "  $1 $2    fails       R9: wrong\n  text    passes"\nexit 1\n')

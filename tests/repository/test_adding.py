@@ -1,4 +1,4 @@
-"""The pages docs/design/adding-*.md are complete and true: their changes, applied to a copy of the package, add what they say."""
+"""The pages docs/design/adding-*.md are complete: their changes, applied to a copy of the package, pass the tests of the page."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def changed_package(page, folder, below=""):
 
 
 def _apply(file, diff):
-    """Apply a block: the lines that it shows of a file, new or not, stand there exactly once."""
+    """Apply a block, whose old lines must be in the file exactly once."""
     old = [line[1:] for line in diff if not line.startswith("+")]
     new = [line[1:] for line in diff if not line.startswith("-")]
     lines = file.read_text("utf-8").splitlines() if old else []
@@ -45,7 +45,7 @@ def _apply(file, diff):
 
 
 def run_tests(file, folder):
-    """Run a file of tests where the package of a folder is imported."""
+    """Run a file of tests with the package in a folder."""
     run = subprocess.run(  # noqa: S603 - our own
         [sys.executable, "-m", "pytest", "-q", "-c", "pyproject.toml", "-n", "0", "-p", "no:cacheprovider", "--no-cov", file],
         cwd=ROOT,
@@ -70,7 +70,7 @@ def test_the_changes_of_the_page_add_the_kind(tmp_path):
     run_tests("tests/support/memory_call.py", tmp_path)
 
 
-def test_the_names_in_the_rest_are_in_the_files_that_it_links():
+def test_the_page_of_kinds_names_only_constants_of_the_linked_files():
     for step in re.split(r"^\d\. ", KIND.partition("## The rest")[2], flags=re.MULTILINE):
         files = [(ROOT / "docs" / "design" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
         missing = [name for name in re.findall(r"`(_?[A-Z][A-Z_]+)`", step) if not any(name in text for text in files)]
@@ -110,7 +110,7 @@ def test_the_changes_of_the_page_add_the_api(tmp_path):
     run_tests(tests, tmp_path)
 
 
-def test_the_names_in_the_rest_of_the_api_are_in_the_files_that_it_links():
+def test_the_page_of_apis_names_only_constants_of_the_linked_files():
     for step in re.split(r"^\d\. ", API.partition("## The rest")[2], flags=re.MULTILINE):
         files = [(ROOT / "docs" / "design" / target).read_text("utf-8") for target in re.findall(r"\]\(([^)]+\.py)\)", step)]
         missing = [name for name in re.findall(r"`(_?[A-Z][A-Za-z_]+)`", step) if not any(name in text for text in files)]

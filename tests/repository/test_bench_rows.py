@@ -1,4 +1,4 @@
-"""Every row of the bench runs once, at sizes that cost nothing; how fast it is, no test says."""
+"""Every row of the bench runs once, at the smallest sizes; no test asserts a time."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_a_ratio_is_taken_round_by_round():
     assert table([result]).row_count == 1
 
 
-def test_rows_are_told_apart_by_group_and_name():
+def test_rows_have_distinct_groups_and_names():
     assert len({(row.group, row.name) for row in ROWS}) == len(ROWS)
 
 
@@ -63,14 +63,14 @@ def test_a_short_run_measures_a_gateway_beside_the_forwarder(monkeypatch, tmp_pa
     assert all(figure["median"] >= 0 for row in rows for figure in row["figures"].values())
 
 
-# What the page says of the last runs: each question has an answer where its rows were measured, and none where they were not
+# The answers on the page: each question has one if its rows were measured, and else none
 
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def row(group, name, at=None, **figures):
-    """A row as a bench writes it."""
+    """Return a row as a bench writes it."""
     spread = {each: {"median": value, "low": value, "high": value} for each, value in figures.items()}
     faster = {"median": figures["vllm"] / figures["interlock"]} if "vllm" in figures else None
     return {"group": group, "name": name, "unit": "µs", "at": at, "faster": faster, "above_floor": None, "figures": spread}
@@ -111,7 +111,7 @@ def test_a_question_is_answered_by_a_picture_and_a_sentence(name) -> None:
     assert QUESTIONS[name]([]) is None
 
 
-def test_what_the_sentences_count() -> None:
+def test_the_sentences_of_the_answers_have_the_figures_of_the_rows() -> None:
     sentences = {name: answer(QUESTION_ROWS).sentence for name, answer in QUESTIONS.items()}
     assert "One core carries 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
     assert "One core carries 667 streams of 30 tokens a second." in sentences["alone"]
@@ -139,8 +139,8 @@ def test_the_targets_of_the_standalone_server_are_read_from_its_rows() -> None:
     }
 
 
-# The page of servers is the one that their results make
+# The page of servers shows its results
 
 
-def test_the_page_of_servers_shows_the_results_as_they_are_kept() -> None:
+def test_the_page_of_servers_is_generated_from_its_results() -> None:
     assert PAGE.read_text(encoding="utf-8") == "\n".join(page(json.loads(RESULTS.read_text(encoding="utf-8")))) + "\n"

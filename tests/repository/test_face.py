@@ -1,4 +1,4 @@
-"""The public face: each package exports what an embedder needs, all of it is there, and a driver needs nothing but a request."""
+"""The public API: exported names exist and have docstrings, and a driver needs only a request."""
 
 import ast
 import importlib
@@ -27,14 +27,14 @@ FACES = [
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_every_exported_name_is_there_and_nothing_else_is_listed(face) -> None:
+def test_every_exported_name_exists_and_is_listed_once(face) -> None:
     module = importlib.import_module(face)
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
     assert len(set(module.__all__)) == len(module.__all__)
 
 
 @pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.parsers", "interlock.testing"])
-def test_what_is_imported_late_is_what_type_checkers_see(face) -> None:
+def test_type_checkers_see_the_lazily_imported_names(face) -> None:
     module = importlib.import_module(face)
     tree = ast.parse(Path(module.__file__).read_text())
     imports = [(node.module, alias.name) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
@@ -43,29 +43,29 @@ def test_what_is_imported_late_is_what_type_checkers_see(face) -> None:
 
 
 def _names_in(home):
-    """Return what a star imports."""
+    """Return the names that `import *` imports."""
     module = importlib.import_module(home)
     return getattr(module, "__all__", dir(module))
 
 
 @pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.parsers", "interlock.testing"])
-def test_a_name_that_is_not_exported_is_missing_as_any_other(face) -> None:
+def test_an_unexported_name_raises_the_usual_attribute_error(face) -> None:
     with pytest.raises(AttributeError, match=re.escape(f"module '{face}' has no attribute 'import_modules'")):
         importlib.import_module(face).import_modules  # noqa: B018 - what is tested is the access
 
 
-def test_the_exported_names_are_listed() -> None:
+def test_dir_lists_the_exported_names() -> None:
     assert dir(interlock) == sorted(interlock.__all__)
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_everything_exported_is_documented(face) -> None:
+def test_every_exported_class_and_function_has_a_docstring(face) -> None:
     module = importlib.import_module(face)
     exported = [getattr(module, name) for name in module.__all__]
     assert [each for each in exported if (inspect.isclass(each) or inspect.isfunction(each)) and not inspect.getdoc(each)] == []
 
 
-def test_serving_without_its_packages_names_what_to_install(monkeypatch) -> None:
+def test_the_import_error_of_serve_names_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "interlock.serving.build", None)
     monkeypatch.delitem(sys.modules, "interlock.serve", raising=False)
     with pytest.raises(
@@ -74,25 +74,25 @@ def test_serving_without_its_packages_names_what_to_install(monkeypatch) -> None
         importlib.import_module("interlock.serve")
 
 
-def test_the_mock_without_its_packages_names_what_to_install(monkeypatch) -> None:
+def test_the_import_error_of_the_mock_names_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "interlock.serving.build", None)
     monkeypatch.delitem(sys.modules, "interlock.testing.mock", raising=False)
     with pytest.raises(ModuleNotFoundError, match=r"^the mock of interlock\.testing needs interlock\.serving\.build: pip "):
         importlib.import_module("interlock.testing.mock")
 
 
-def test_a_driver_for_no_mapping_is_refused() -> None:
+def test_driver_for_refuses_a_value_that_is_not_a_mapping() -> None:
     with pytest.raises(TypeError, match=r"^driver_for takes the body of a request, such as \{'model': 'my-model'\}, not 'hi'$"):
         driver_for("hi")
 
 
-def test_a_driver_shows_its_state() -> None:
+def test_the_repr_of_a_driver_has_its_state() -> None:
     driver = driver_for({}, response_id="resp_1")
     driver.feed([Start(), Open("function_call", {"name": "f"}), "{"])
     assert repr(driver) == "<ResponseDriver resp_1 in 'in_progress', function_call in 'in_progress', 4 events>"
 
 
-def test_a_driver_made_for_a_request_writes_frames_with_ids_of_its_own_and_the_real_time() -> None:
+def test_driver_for_returns_a_driver_with_random_ids_and_the_current_time() -> None:
     driver, other = driver_for({"model": "m", "temperature": 0.5}), driver_for({})
     frames = [
         *driver.feed([Start(), "Hello", Open("function_call", {"name": "now"})]),
@@ -105,7 +105,7 @@ def test_a_driver_made_for_a_request_writes_frames_with_ids_of_its_own_and_the_r
     assert driver.response["created_at"] > 1_700_000_000
 
 
-def test_a_driver_takes_another_writer_and_a_known_id() -> None:
+def test_driver_for_accepts_a_writer_and_an_id() -> None:
     random = random_id("resp")
     driver = driver_for({}, writer=EventWriter(), response_id=random)
     (created, _) = driver.feed([Start()])

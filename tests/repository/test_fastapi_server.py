@@ -1,4 +1,4 @@
-"""The example of a server of one's own: its streams are legal, whatever happens, to the clients that people use."""
+"""The example servers with FastAPI: their streams are legal, and the OpenAI SDK reads them."""
 
 import asyncio
 import importlib.util
@@ -51,7 +51,7 @@ def client(url):
 
 @pytest.fixture
 def ended():
-    """The responses that the server says have ended, as they do."""
+    """The log messages of the server about ended responses."""
     records = queue.Queue()
     handler = logging.Handler()
     handler.emit = lambda record: records.put(record.getMessage())
@@ -70,7 +70,7 @@ def streamed(url, **request):
     return answer
 
 
-def test_a_stream_is_legal_has_its_headers_and_ends_with_the_marker(url) -> None:
+def test_a_stream_has_its_headers_and_the_end_marker(url) -> None:
     answer = streamed(url, input="Hello there")
     assert {name: answer.headers[name] for name in ("content-type", "cache-control", "x-accel-buffering")} == {
         "content-type": "text/event-stream; charset=utf-8",
@@ -80,13 +80,13 @@ def test_a_stream_is_legal_has_its_headers_and_ends_with_the_marker(url) -> None
     assert answer.content.endswith(b"\n\ndata: [DONE]\n\n")
 
 
-def test_the_client_reads_the_text_and_the_usage(client) -> None:
+def test_the_openai_client_reads_the_text_and_the_usage(client) -> None:
     response = client.responses.create(model="m", input="Hello there")
     assert (response.status, response.output_text) == ("completed", "Hello there ")
     assert (response.usage.input_tokens, response.usage.output_tokens) == (2, 2)
 
 
-def test_the_input_may_be_a_list_of_messages_as_the_client_sends_it(client) -> None:
+def test_the_input_may_be_a_list_of_messages(client) -> None:
     parts = [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}, {"type": "input_text", "text": "you"}]}]
     assert client.responses.create(model="m", input=parts).output_text == "Hello you "
     assert client.responses.create(model="m", input=[{"role": "user", "content": "Hello"}]).output_text == "Hello "
@@ -99,24 +99,24 @@ def test_the_output_of_a_call_is_answered(client) -> None:
     assert response.output_text == "It rains. "
 
 
-def test_a_call_in_the_models_own_format_is_a_call(client) -> None:
+def test_a_call_in_the_format_of_the_model_becomes_a_function_call(client) -> None:
     with client.responses.stream(model="m", input="Rain?", tools=[WEATHER]) as events:
         (item,) = events.get_final_response().output
     assert (item.type, item.name, item.arguments) == ("function_call", "get_weather", "{}")
 
 
-def test_a_model_that_fails_fails_the_response_and_not_the_stream(url, client) -> None:
+def test_a_failure_of_the_model_fails_the_response_legally(url, client) -> None:
     assert b"event: response.failed\n" in streamed(url, input="please fail now").content
     response = client.responses.create(model="m", input="please fail now")
     assert (response.status, response.error.message) == ("failed", "The model failed.")
     assert response.output[0].content[0].text == "please "
 
 
-def test_a_budget_cuts_the_response(url) -> None:
+def test_the_token_limit_truncates_the_response(url) -> None:
     assert b'"incomplete_details":{"reason":"max_output_tokens"}' in streamed(url, input="a b c d", max_output_tokens=2).content
 
 
-def test_a_client_that_goes_away_cancels_the_response(url, ended) -> None:
+def test_a_disconnect_cancels_the_response(url, ended) -> None:
     request = {"model": "m", "stream": True, "input": "word " * 10_000}
     with httpx.stream("POST", f"{url}/v1/responses", json=request, timeout=60) as answer:
         next(answer.iter_bytes())
@@ -129,7 +129,7 @@ def test_a_body_without_an_input_is_refused(url, body) -> None:
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input")
 
 
-def test_the_client_raises_what_the_refusal_says(client) -> None:
+def test_the_openai_client_raises_the_message_of_a_refusal(client) -> None:
     with pytest.raises(BadRequestError, match="a string or a list of items"):
         client.responses.create(model="m", input=[])
 
@@ -146,7 +146,7 @@ def clock():
 
 
 def output_of(clock, **body):
-    """The type, the status and the result or text of each item of a response, whose stream is legal."""
+    """Return the type, the status, and the result or text of each item of a response, whose stream must be legal."""
 
     async def post():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(clock.app), base_url="http://clock") as client:
@@ -169,11 +169,11 @@ def test_the_server_runs_its_tool_and_the_model_reads_the_result(clock, monkeypa
     ]
 
 
-def test_without_the_tool_the_model_answers_at_once(clock) -> None:
+def test_without_the_tool_the_model_answers_without_a_call(clock) -> None:
     assert output_of(clock) == [("message", "completed", "I have no clock.")]
 
 
-def test_a_tool_that_fails_fails_its_call_and_not_the_response(clock, monkeypatch) -> None:
+def test_a_failure_of_the_tool_fails_only_its_call(clock, monkeypatch) -> None:
     called = '<tool_call>\n{"name": "clock__tomorrow", "arguments": {}}\n</tool_call>'
     monkeypatch.setattr(clock, "generate", lambda _request, results: results[-1] if results else called)
     call, message = output_of(clock, tools=[CLOCK])

@@ -1,4 +1,4 @@
-"""The code in the pages of the library runs, and prints what they show."""
+"""The code on the pages of the library runs, and prints the output on the pages."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ FOLDERS = re.findall(r"^\| \[`(\w+)/`\]", ENGINE_PAGE, re.MULTILINE)
 MODULES = ["__init__.py", "embedding.py", "lazy.py"]
 
 
-def test_the_code_prints_what_the_page_shows_with_only_the_files_that_it_names(tmp_path) -> None:
+def test_the_code_of_the_engine_page_runs_with_only_the_named_files(tmp_path) -> None:
     package = tmp_path / "interlock"
     for folder in FOLDERS:
         shutil.copytree(SOURCE / folder, package / folder)
@@ -38,7 +38,7 @@ def test_the_code_prints_what_the_page_shows_with_only_the_files_that_it_names(t
     assert (done.stdout, done.stderr) == (shown, "")
 
 
-def test_the_files_import_the_packages_that_the_page_names() -> None:
+def test_the_named_files_import_only_the_named_packages() -> None:
     paths = [SOURCE / module for module in MODULES] + [path for folder in FOLDERS for path in (SOURCE / folder).rglob("*.py")]
     imported = set()
     for path in paths:
@@ -53,7 +53,7 @@ def test_the_files_import_the_packages_that_the_page_names() -> None:
 EMBEDDING_PAGE = (LIBRARY / "embedding.md").read_text("utf-8")
 
 
-def test_the_pieces_of_code_run_one_after_another() -> None:
+def test_the_code_blocks_of_the_embedding_page_run_in_order() -> None:
     known = {}
     for code in re.findall(r"```python\n(.*?)```", EMBEDDING_PAGE, re.DOTALL):
         exec(code, known)  # noqa: S102 - our own text
@@ -78,18 +78,18 @@ def client_of(url):
     return OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0)
 
 
-def test_the_page_prints_what_it_says(capsys, names):
+def test_the_code_of_the_page_of_engines_prints_the_output_on_the_page(capsys, names):
     assert capsys.readouterr().out == "".join(re.findall(r"```text\n(.*?)```", ENGINES_PAGE, re.DOTALL))
     assert names["app"].state.keys.tenants
 
 
-def test_the_test_of_the_page_passes(names):
+def test_the_test_on_the_page_of_engines_passes(names):
     (cases,) = names["test_streams_are_legal"].pytestmark
     for case in cases.args[1]:
         names["test_streams_are_legal"](*case)
 
 
-def test_a_refusal_keeps_its_status_whether_the_client_streams_or_not(names):
+def test_a_refusal_keeps_its_status_with_and_without_streaming(names):
     with ServerThread(build(Settings(), names["BusyParrot"]())) as url, client_of(url) as client:
         for stream in (False, True):
             with pytest.raises(RateLimitError, match=r"The parrot is asleep\.") as refused:
@@ -98,14 +98,14 @@ def test_a_refusal_keeps_its_status_whether_the_client_streams_or_not(names):
             assert refused.value.response.headers["Retry-After"] == "5"
 
 
-def test_an_engine_that_admits_a_turn_generates_it(names):
+def test_an_engine_that_is_not_busy_generates_its_turn(names):
     engine = names["BusyParrot"]()
     engine.busy = False
     with ServerThread(build(Settings(), engine)) as url, client_of(url) as client:
         assert client.responses.create(**ASK).output_text == "Polly wants a cracker. "
 
 
-def test_a_refusal_after_the_response_began_fails_it_with_the_message(names):
+def test_a_refusal_during_a_response_fails_it_with_the_message(names):
     class Late(names["Parrot"]):
         async def generate(self, turn):
             async for output in super().generate(turn):
@@ -120,7 +120,7 @@ def test_a_refusal_after_the_response_began_fails_it_with_the_message(names):
             assert_legal([event.to_dict(mode="json") for event in stream])
 
 
-def test_a_response_in_the_background_fails_where_another_is_refused(names):
+def test_a_refusal_fails_a_background_response(names):
     with ServerThread(build(Settings(), names["BusyParrot"]())) as url, client_of(url) as client:
         with client.responses.create(**ASK, background=True, stream=True) as stream:
             *_, last = stream

@@ -1,4 +1,4 @@
-"""The documentation is up to date, complete, and leads nowhere that is not there."""
+"""The documentation is up to date and complete, and its links work."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def generated():
 
 
 @pytest.mark.long
-def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
+def test_the_generated_files_are_up_to_date(generated) -> None:
     stale = [
         str(path) for path, text in generated.items() if not (ROOT / path).exists() or (ROOT / path).read_text("utf-8") != text
     ]
@@ -33,14 +33,14 @@ def test_what_is_generated_is_committed_as_it_is_generated(generated) -> None:
 
 
 @pytest.mark.long
-def test_no_page_is_left_of_a_table_that_is_gone(generated) -> None:
+def test_the_pages_of_lifecycles_are_exactly_the_generated_ones(generated) -> None:
     assert {path.relative_to(ROOT) for path in (DOCS / "design" / "lifecycles").iterdir()} == {
         path for path in generated if path.parent == Path("docs", "design", "lifecycles")
     }
 
 
 def sections(generated):
-    """The sections of the pages of the machines, by their headings."""
+    """Return the sections of the pages of machines, by their headings."""
     pages = [
         text for path, text in generated.items() if path.parent == Path("docs", "design", "lifecycles") and path.suffix == ".md"
     ]
@@ -49,7 +49,7 @@ def sections(generated):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, graph in GRAPHS.items() if len(graph.edges) > 1])
-def test_a_machine_has_its_picture_its_table_and_a_stream(generated, name) -> None:
+def test_the_section_of_a_machine_has_its_picture_its_table_and_a_stream(generated, name) -> None:
     section = sections(generated)[name]
     assert section.count(f"]({name}.svg)") == 1
     assert section.count("```text\n") >= 1
@@ -61,7 +61,7 @@ def test_a_machine_has_its_picture_its_table_and_a_stream(generated, name) -> No
 
 
 @pytest.mark.long
-def test_one_section_has_the_picture_and_an_example_of_every_kind_that_comes_whole(generated) -> None:
+def test_one_section_has_an_example_of_every_kind_that_comes_whole(generated) -> None:
     section = sections(generated)["Items that come whole"]
     whole = [name for name, graph in GRAPHS.items() if len(graph.edges) == 1]
     assert section.count("](whole.svg)") == 1
@@ -69,7 +69,7 @@ def test_one_section_has_the_picture_and_an_example_of_every_kind_that_comes_who
     assert section.count("```text\n") == len(whole)
 
 
-def test_the_page_of_the_rules_has_every_rule_in_order_and_every_deviation() -> None:
+def test_the_page_of_rules_has_every_rule_and_every_deviation() -> None:
     page = (DOCS / "evidence" / "rules.md").read_text("utf-8")
     assert re.findall(r'^<a id="(r\w+)"></a>$', page, flags=re.MULTILINE) == [number.lower() for number in RULES]
     assert re.findall(r"^### (R\w+): (.*)$", page, flags=re.MULTILINE) == [(rule.number, rule.name) for rule in RULES.values()]
@@ -91,7 +91,7 @@ def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None
 
 
 @each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_what_is_there(page) -> None:
+def test_links_lead_to_existing_files(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
@@ -108,7 +108,7 @@ def anchors(page):
 
 
 @each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_into_a_page_lead_to_a_heading_of_it(page) -> None:
+def test_links_into_a_page_lead_to_an_anchor_of_the_page(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", text)
     assert [(name, anchor) for name, anchor in targets if anchor not in anchors(page.parent / name if name else page)] == []

@@ -1,4 +1,4 @@
-"""The specification is enough: a reader in JavaScript, which has nothing else, agrees with its vectors."""
+"""The specification is sufficient: a reader in JavaScript that uses nothing else agrees with its vectors."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def test_a_reader_of_the_specification_alone_agrees_with_its_vectors(tmp_path) -
         assert {name for name in archive.namelist() if not name.endswith("/")} == files
 
 
-def test_the_reader_finds_a_table_and_a_verdict_that_are_wrong(tmp_path) -> None:
+def test_the_reader_reports_a_wrong_table_and_a_wrong_verdict(tmp_path) -> None:
     folder = tmp_path / "specification"
     specification.write(folder)
     tables = json.loads((folder / "tables.json").read_text())

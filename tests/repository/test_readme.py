@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""The examples in the README print the output in the README."""
 
 import ast
 import re
@@ -39,36 +39,36 @@ def printed(command: list[str]) -> str:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_the_curl_example_prints_what_the_readme_says(url) -> None:
+def test_the_curl_example_prints_the_output_in_the_readme(url) -> None:
     example = block("sh", "curl -sN").replace("http://127.0.0.1:8000", url)
     assert printed(["bash", "-c", example]) == block("text", "event: response.created")
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_the_server_calculates_what_the_readme_says(url) -> None:
+def test_the_code_interpreter_example_prints_the_output_in_the_readme(url) -> None:
     example = block("sh", "calculate 6 * 7").replace("http://127.0.0.1:8000", url)
     assert printed(["bash", "-c", example]) == block("text", "python says: 42") == "python says: 42\n"
 
 
-def test_the_openai_example_prints_what_the_readme_says(url, capsys) -> None:
+def test_the_openai_example_prints_the_output_in_the_readme(url, capsys) -> None:
     exec(block("python", "OpenAI(").replace("http://127.0.0.1:8000", url), {})  # noqa: S102 - our own text
     assert capsys.readouterr().out == block("text", "get_weather says")
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-def test_the_commands_of_a_checkout_are_targets_that_do_their_own_set_up() -> None:
+def test_the_make_targets_in_the_readme_install_what_they_need() -> None:
     for target in re.findall(r"^make (\w+)", block("sh", "make serve"), re.MULTILINE):
         planned = printed(["make", "--dry-run", "--always-make", "--directory", str(ROOT), target])
         assert "-m venv" in planned
         assert "-m pip install --editable" in planned
 
 
-def test_the_library_example_prints_what_the_readme_says(capsys) -> None:
+def test_the_library_example_prints_the_output_in_the_readme(capsys) -> None:
     exec(block("python", "driver_for"), {})  # noqa: S102 - our own text
     assert capsys.readouterr().out == block("text", "created in_progress")
 
 
-def test_the_test_of_an_agent_passes(interlock) -> None:
+def test_the_agent_test_in_the_readme_passes(interlock) -> None:
     def ask(text: str) -> str:
         with OpenAI() as client:
             (call,) = client.responses.create(model="gpt-5", input=text).output
@@ -82,23 +82,23 @@ def test_the_test_of_an_agent_passes(interlock) -> None:
     assert [request.turn for request in interlock.requests] == [1, 2]
 
 
-# The map in a package's docstring names every module of its folder, and no other
+# The map in the docstring of a package names exactly the modules of its folder
 
 
 PACKAGE = Path(interlock.__file__).parent
 PACKAGES = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
-LEAST = 4
-"""A folder with as many modules has a map."""
+MODULES_WITH_MAP = 4
+"""The least number of modules of a folder that must have a map."""
 
 
 def modules(folder):
-    """Give the names of the modules and packages in a folder."""
+    """Return the names of the modules and packages in a folder."""
     files = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("__")}
     return files | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
 def mapped(folder):
-    """Give the names that a package's docstring lists: a name, two spaces or more, and what it is for."""
+    """Return the names that the docstring of a package lists: a name, two spaces or more, and its purpose."""
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
     return [
         name for line in re.findall(r"^ *((?:\w+, )*\w+/?)  +\S", text, re.MULTILINE) for name in line.rstrip("/").split(", ")
@@ -106,8 +106,8 @@ def mapped(folder):
 
 
 @each("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(PACKAGE.parent)))
-def test_the_map_of_a_folder_is_what_is_in_it(folder):
+def test_the_map_of_a_package_names_exactly_its_modules(folder):
     names = mapped(folder)
     assert len(names) == len({*names})
-    if names or len(modules(folder)) >= LEAST:
+    if names or len(modules(folder)) >= MODULES_WITH_MAP:
         assert {*names} == modules(folder)

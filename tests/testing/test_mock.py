@@ -1,4 +1,4 @@
-"""A mock answers by its scenarios, over every API, and says what it was asked."""
+"""A mock answers by its rules over every API, and records the requests."""
 
 import asyncio
 import json
@@ -49,8 +49,8 @@ def text_of(answer):
     return "".join(part["text"] for item in answer.json()["output"] if item["type"] == "message" for part in item["content"])
 
 
-def verified(server, use):
-    """Use a mock, and return what `use` returns, and with which error the mock ends."""
+def used_until_failure(server, use):
+    """Use a mock; return the result of `use`, and the error at the end of the mock."""
     ended = Mock(server=server)
     ended.__enter__()
     result = use(ended)
@@ -67,7 +67,7 @@ def names(data):
     return [event["type"] for event in events(data)]
 
 
-def test_a_call_and_the_answer_to_its_result(mock) -> None:
+def test_a_script_calls_a_tool_and_answers_the_result(mock) -> None:
     mock.when("weather").calls("get_weather", city="Berlin").then.thinks("Warm.").says("18 °C")
     with OpenAI(base_url=mock.base_url, api_key="any") as client:
         first = client.responses.create(model="gpt", input="What is the Weather?", tools=[WEATHER])
@@ -82,7 +82,7 @@ def test_a_call_and_the_answer_to_its_result(mock) -> None:
     assert mock.requests[0].json["input"] == "What is the Weather?"
 
 
-def test_the_first_rule_that_matches_answers(mock) -> None:
+def test_the_first_matching_rule_answers(mock) -> None:
     mock.when("a", model="big").says("model")
     mock.when("a", tools="get_weather").says("tools")
     mock.when(re.compile(r"\bcat\b")).says("pattern")
@@ -92,7 +92,7 @@ def test_the_first_rule_that_matches_answers(mock) -> None:
     assert [text_of(ask(mock, text, **fields)) for text, fields in questions] == ["model", "tools", "pattern", "text", "any"]
 
 
-def test_the_last_message_that_matches_a_rule_decides(mock) -> None:
+def test_the_last_message_that_matches_a_rule_selects_the_step(mock) -> None:
     mock.when("hi").says("Hello").then.says("again")
     mock.when("bye").says("Bye")
     mock.when(turn=4).says("four")
@@ -105,7 +105,7 @@ def test_the_last_message_that_matches_a_rule_decides(mock) -> None:
     assert answers == ["Hello", "again", "Bye", "four"]
 
 
-def test_twenty_conversations_at_once_have_turns_and_faults_of_their_own(mock) -> None:
+def test_twenty_concurrent_conversations_have_their_own_turns_and_faults(mock) -> None:
     mock.when("weather").fails(503).then.calls("get_weather", city="Berlin").then.fails(429, retry_after=0).then.says("18 °C")
 
     async def talk(client, number):
@@ -131,7 +131,7 @@ def test_twenty_conversations_at_once_have_turns_and_faults_of_their_own(mock) -
     assert asyncio.run(talk_all()) == [([503, 429], "18 °C")] * 20
 
 
-def test_a_rule_that_counts_all_requests_gives_each_step_once(mock) -> None:
+def test_a_rule_per_server_gives_each_step_once(mock) -> None:
     rule = mock.when("next", per="server")
     for number in range(20):
         rule = (rule.then if number else rule).says(str(number))
@@ -150,7 +150,7 @@ def test_a_request_without_a_rule_is_refused_and_fails_the_test(server) -> None:
         mock.when(re.compile("^a"), model="big", turn=2).says("b")
         return ask(mock, "Hello", tools=[{"type": "web_search"}])
 
-    answer, failure = verified(server, use)
+    answer, failure = used_until_failure(server, use)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "no_rule_matches")
     assert (
         answer.json()["error"]["message"]
@@ -168,14 +168,14 @@ def test_a_turn_beyond_the_last_step_is_refused(server) -> None:
         history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "?"}]
         return ask(mock, history)
 
-    answer, failure = verified(server, use)
+    answer, failure = used_until_failure(server, use)
     assert (answer.status_code, failure) == (
         400,
         "Rule 1 of the script (text 'hi') has 1 turns, and needs 2. The request: model m, turn 2, text '?'.",
     )
 
 
-def test_an_error_has_its_status_and_retry_after_in_the_words_of_each_api(mock) -> None:
+def test_an_error_has_its_status_and_retry_after_in_each_api(mock) -> None:
     mock.when().fails(429, "Slow down.", retry_after=7)
     responses = ask(mock)
     messages = httpx.post(
@@ -188,7 +188,7 @@ def test_an_error_has_its_status_and_retry_after_in_the_words_of_each_api(mock) 
     assert messages.json()["error"]["type"] == "rate_limit_error"
 
 
-def test_every_api(mock) -> None:
+def test_a_rule_answers_in_every_api(mock) -> None:
     mock.when("hi").says("Hello")
     user = {"role": "user", "content": "hi"}
     with OpenAI(base_url=mock.base_url, api_key="any") as client:
@@ -215,7 +215,7 @@ def read_into(received, mock):
             received.extend(chunk)
 
 
-def test_a_disconnect_before_the_answer_and_within_its_stream(mock) -> None:
+def test_a_step_disconnects_before_or_within_its_stream(mock) -> None:
     mock.when().disconnects().then.says("one two three").disconnects(after=5).then.says("Hello")
     with pytest.raises(httpx.RemoteProtocolError):
         ask(mock)
@@ -232,13 +232,13 @@ def test_a_disconnect_before_the_answer_and_within_its_stream(mock) -> None:
     assert text_of(ask(mock)) == "Hello"
 
 
-def test_a_stream_that_stops(mock) -> None:
+def test_a_stream_stops_after_a_number_of_events(mock) -> None:
     mock.when().says("one two three").stops(after=5).then.stops()
     streams = [names(ask(mock, stream=True).content) for _ in range(2)]
     assert [(len(stream), stream[-1:]) for stream in streams] == [(5, ["response.output_text.delta"]), (0, [])]
 
 
-def test_a_websocket_that_breaks_and_one_that_stops(mock) -> None:
+def test_a_disconnect_or_a_stop_closes_the_websocket(mock) -> None:
     mock.when("break").says("one two").disconnects(after=2)
     mock.when("stop").says("one two").stops(after=2)
     for text in ("break", "stop"):
@@ -249,8 +249,8 @@ def test_a_websocket_that_breaks_and_one_that_stops(mock) -> None:
         assert received == ["response.created", "response.in_progress"]
 
 
-def played(mock, *sent):
-    """The frames that a WebSocket receives for its own, up to the end of as many responses as it has asked for."""
+def received_by_socket(mock, *sent):
+    """Send frames over a WebSocket; return the received frames up to the end of all requested responses."""
     frames, left = [], sum(isinstance(each, dict) and each["type"] == "response.create" for each in sent)
     with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
         for each in sent:
@@ -261,12 +261,12 @@ def played(mock, *sent):
     return frames
 
 
-def test_the_lanes_of_a_websocket_have_streams_and_bodies_of_their_own(mock) -> None:
+def test_the_requests_of_each_lane_have_their_own_stream_and_body(mock) -> None:
     mock.when("first").says("one two three four").waits(0, between=0.01)
     mock.when("second").says("five six seven").waits(0, between=0.01)
     create = {"type": "response.create", "model": "m"}
     asked = [{**create, "input": "first", "stream_id": "a"}, {**create, "input": "second", "stream_id": "b"}]
-    frames = played(mock, *asked)
+    frames = received_by_socket(mock, *asked)
     assert {frame["stream_id"] for frame in frames} == {"a", "b"}
     assert [request.json for request in mock.requests] == asked
     for request, text in zip(mock.requests, ("one two three four", "five six seven"), strict=True):
@@ -301,9 +301,9 @@ def test_a_steered_response_and_the_next_one_are_two_legal_streams(mock) -> None
     assert b"Eight." in mock.requests[1].stream
 
 
-def test_a_frame_that_is_no_json_ends_nothing(mock) -> None:
+def test_an_invalid_frame_leaves_the_websocket_open(mock) -> None:
     mock.when().says("Hi")
-    frames = played(mock, "{not JSON", {"type": "response.create", "model": "m", "input": "x"})
+    frames = received_by_socket(mock, "{not JSON", {"type": "response.create", "model": "m", "input": "x"})
     assert (frames[0]["type"], frames[-1]["type"]) == ("error", "response.completed")
     assert [request.json["input"] for request in mock.requests] == ["x"]
 
@@ -333,19 +333,19 @@ def test_a_frame_that_is_no_json_ends_nothing(mock) -> None:
         (lambda mock: (mock.when("a").says("a"), mock.when("BAT")), "rule 1 (text 'a') answers all requests with text 'BAT'"),
     ],
 )
-def test_a_wrong_rule_is_refused_where_it_is_written(mock, write, message) -> None:
+def test_an_invalid_rule_is_refused_when_it_is_added(mock, write, message) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         write(mock)
 
 
-def test_a_pattern_has_its_flags_in_itself(mock) -> None:
+def test_a_pattern_must_contain_its_flags(mock) -> None:
     mock.when(re.compile("(?i)hello")).says("Hi")
     assert text_of(ask(mock, "HELLO")) == "Hi"
     with pytest.raises(ValueError, match="write the flags into the pattern"):
         mock.when(re.compile("hello", re.IGNORECASE))
 
 
-def test_rules_that_nobody_used_and_tools_that_nobody_offered_are_said(server) -> None:
+def test_unused_rules_and_unoffered_tools_are_reported(server) -> None:
     with Mock(server=server) as mock:
         mock.when("weather").calls("get_weather", city="Berlin")
         mock.when("never").says("No.")
@@ -370,7 +370,7 @@ def test_rules_that_nobody_used_and_tools_that_nobody_offered_are_said(server) -
         ("crm__find", {"type": "namespace", "name": "crm", "description": "C", "tools": [{**WEATHER, "name": "find"}]}),
     ],
 )
-def test_a_tool_is_offered_by_any_of_its_names(server, name, tool) -> None:
+def test_a_tool_is_recognized_by_its_name_in_the_script(server, name, tool) -> None:
     with Mock(server=server, strict=True) as mock:
         mock.when().calls(name, query="x")
         ask(mock, tools=[tool])
@@ -389,7 +389,7 @@ def socket_frames(socket):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_stream_that_breaks_a_rule(mock, rule) -> None:
+def test_a_step_breaks_the_given_rule_of_streams(mock, rule) -> None:
     ends = {"R4": "error", "R12": "length"}.get(rule, "stop")
     rule_of = mock.when().says("one two").calls("web_search", query="trains").returns("Trains").ends(ends).breaks(rule)
     rule_of.then.says("Found.")
@@ -398,19 +398,19 @@ def test_a_stream_that_breaks_a_rule(mock, rule) -> None:
     assert mock.requests[0].findings() == []
 
 
-def test_a_rule_that_a_stream_cannot_break_is_an_error(server) -> None:
+def test_breaking_a_rule_where_it_cannot_be_broken_is_an_error(server) -> None:
     def use(mock):
         mock.when().says("one").breaks("R11")
         chat = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
         return ask(mock), ask(mock, stream=True), httpx.post(f"{mock.base_url}/chat/completions", json=chat)
 
-    answers, failure = verified(server, use)
+    answers, failure = used_until_failure(server, use)
     reason = "The script breaks R11, but this answer is not a stream of the Responses API in which it can be broken."
     assert [(each.status_code, each.json()["error"]["message"]) for each in answers] == [(400, reason)] * 3
     assert failure.splitlines() == [reason] * 3
 
 
-def test_malformed_output_of_a_family_goes_through_its_parser(mock) -> None:
+def test_raw_output_of_a_family_is_parsed(mock) -> None:
     mock.when("hermes", family="hermes").writes(
         '<think>\nSo.\n</think>\nLook.<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ber'
     )
@@ -424,13 +424,13 @@ def test_malformed_output_of_a_family_goes_through_its_parser(mock) -> None:
     ]
 
 
-def test_a_hosted_tool_returns_what_the_script_says(mock) -> None:
+def test_a_hosted_tool_returns_the_result_in_the_script(mock) -> None:
     mock.when("trains").calls("web_search", query="trains").returns("[0] Trains").then.says("Found.")
     answer = ask(mock, "trains", tools=[{"type": "web_search"}])
     assert [item["type"] for item in answer.json()["output"]] == ["web_search_call", "message"]
 
 
-def test_a_rule_that_counts_all_requests_gives_each_hosted_call_its_own_result(mock) -> None:
+def test_a_rule_per_server_gives_each_hosted_call_its_own_result(mock) -> None:
     rule = mock.when(per="server").calls("python", code="1").returns("one").then.says("First.")
     rule.then.calls("python", code="2").returns("two").then.says("Second.")
     tools = [{"type": "code_interpreter", "container": {"type": "auto"}}]
@@ -441,7 +441,7 @@ def test_a_rule_that_counts_all_requests_gives_each_hosted_call_its_own_result(m
     ]
 
 
-def test_a_mock_that_cannot_start_says_why_and_stops_its_server(tmp_path, monkeypatch) -> None:
+def test_a_mock_that_cannot_start_raises_the_cause_and_stops_its_server(tmp_path, monkeypatch) -> None:
     before = threading.enumerate()
     script = tmp_path / "script.toml"
     script.write_text('rules = [{ family = "harmony", steps = [{ writes = "" }] }]')
@@ -451,7 +451,7 @@ def test_a_mock_that_cannot_start_says_why_and_stops_its_server(tmp_path, monkey
     assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
-def test_a_late_request_of_an_ended_test_is_refused(server) -> None:
+def test_a_request_after_the_end_of_its_test_is_refused(server) -> None:
     with Mock(server=server) as mock:
         pass
     assert ask(mock).status_code == 410
@@ -468,18 +468,18 @@ def test_a_late_request_of_an_ended_test_is_refused(server) -> None:
         (lambda rule: rule.breaks("R99"), "R99"),
     ],
 )
-def test_a_scenario_that_makes_no_sense_is_refused(mock, write, message) -> None:
+def test_an_inconsistent_rule_is_refused(mock, write, message) -> None:
     with pytest.raises(ValueError, match=message):
         write(mock.when())
 
 
-def test_bad_requests_of_the_test_itself_are_seen_too(mock) -> None:
+def test_an_invalid_request_is_recorded_without_a_rule(mock) -> None:
     with OpenAI(base_url=mock.base_url, api_key="any") as client, pytest.raises(BadRequestError):
         client.responses.create(model="m", input="Hi", temperature="hot")
     assert [(each.json["temperature"], each.turn, each.rule) for each in mock.requests] == [("hot", 0, None)]
 
 
-def test_a_script_shows_its_requests_to_tests_in_any_language(mock) -> None:
+def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) -> None:
     mock.when("weather", per="server").calls("get_weather", city="Berlin").then.says("18 °C")
     mock.when("never").says("No.")
     url = f"{mock.url}/interlock/requests"
@@ -506,7 +506,7 @@ def test_a_script_shows_its_requests_to_tests_in_any_language(mock) -> None:
     mock.requests.clear()
 
 
-def test_the_requests_of_a_script_are_for_allowed_hosts_and_before_the_viewer() -> None:
+def test_the_route_for_requests_refuses_hosts_that_are_not_allowed() -> None:
     application = build(Settings(allowed_host=("localhost",)), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])]))
     application.add_middleware(ViewerMiddleware, recent=RecentStreams(None))
     with ServerThread(application) as url:
@@ -520,7 +520,7 @@ def test_the_requests_of_a_script_are_for_allowed_hosts_and_before_the_viewer() 
         }
 
 
-def test_the_requests_of_a_script_have_headers_without_keys_and_judged_streams() -> None:
+def test_the_route_for_requests_hides_keys_and_judges_streams() -> None:
     rules = [
         ScriptRule(when="good", steps=[ScriptStep(says="Hi")]),
         ScriptRule(when="cut", steps=[ScriptStep(says="Hi", stops=3)]),
@@ -545,7 +545,7 @@ def test_the_requests_of_a_script_have_headers_without_keys_and_judged_streams()
     assert [sent[name] for name in headers] == ["***", "***", "1"]
 
 
-def test_the_requests_of_a_script_need_the_key_of_the_server() -> None:
+def test_the_route_for_requests_requires_the_key_of_the_server() -> None:
     engine = ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])])
     with ServerThread(build(Settings(api_key=("k",)), engine)) as url:
         assert httpx.get(f"{url}/interlock/requests").status_code == 401

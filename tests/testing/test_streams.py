@@ -1,4 +1,4 @@
-"""`assert_legal` lists everything that is wrong with a stream."""
+"""`assert_legal` lists every finding of a stream, and the examples of its pages pass."""
 
 import doctest
 import os
@@ -32,7 +32,7 @@ def test_a_legal_stream_passes_as_events_and_as_bytes(name):
     assert_legal(framed(LEGAL[name]), strict=True)
 
 
-def test_every_rule_that_a_stream_can_break_has_a_mutation_a_stream_and_a_place_on_the_page():
+def test_every_judged_rule_has_a_broken_stream_and_is_on_the_page():
     judged = [number for number, rule in RULES.items() if rule.breaks]
     assert {name.split("-")[0] for name in (*BROKEN, *BROKEN_FRAMES)} == {*judged}
     assert [*streams.RULES] == [number for number in judged if number != "R5"]  # R5 is about bytes
@@ -47,7 +47,7 @@ def test_deviations_fail_only_a_strict_assertion():
 
 
 @each("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
-def test_a_stream_is_judged_as_the_command_judges_it(path):
+def test_assert_legal_agrees_with_the_command(path):
     for strict in (False, True):
         try:
             assert_legal(path.read_bytes(), strict=strict)
@@ -59,18 +59,18 @@ def test_a_stream_is_judged_as_the_command_judges_it(path):
 
 
 @each("name", BROKEN)
-def test_a_broken_stream_fails_by_its_rule(name):
+def test_a_broken_stream_fails_with_its_rule(name):
     with pytest.raises(AssertionError, match=rf"^the stream is not legal:\n(.*\n)*  {name.split('-')[0]} at event"):
         assert_legal(BROKEN[name], strict=True)
 
 
 @each("name", BROKEN_FRAMES)
-def test_wrongly_framed_bytes_fail(name):
+def test_wrongly_framed_bytes_fail_with_their_rule(name):
     with pytest.raises(AssertionError, match=name.split("-")[0]):
         assert_legal(BROKEN_FRAMES[name], strict=True)
 
 
-def test_the_message_has_the_place_the_fault_and_the_legal_events():
+def test_the_message_has_the_place_the_fault_and_the_expected_events():
     with pytest.raises(AssertionError) as raised:
         assert_legal(BROKEN["R11-never-searched"])
     assert str(raised.value) == (
@@ -94,14 +94,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", ["check.md", "testing.md"])
-def test_the_examples_in_python_give_what_the_page_says(page):
+def test_the_doctests_of_the_page_pass(page):
     text = re.sub(r"^```.*$", "", (ROOT / "docs" / "guides" / page).read_text("utf-8"), flags=re.MULTILINE)
     examples = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
     failed, tried = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert (failed, tried > 0) == (0, True)
 
 
-def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
+def test_the_shell_examples_print_the_output_on_the_page(monkeypatch):
     monkeypatch.chdir(ROOT)
     blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "guides" / "check.md").read_text(), re.DOTALL)
     examples = [example.partition("\n") for block in blocks for example in block.split("$ ")[1:]]
@@ -113,7 +113,7 @@ def test_the_examples_in_the_shell_print_what_the_page_says(monkeypatch):
         assert [each.rstrip() for each in printed.splitlines()][-int(last or 0) :] == expected.splitlines()
 
 
-def test_the_example_streams_are_those_of_the_corpus():
+def test_the_example_streams_equal_those_of_the_corpus():
     streams = {path.name: data for path, data in {**corpus(), **recorded()}.items()}
     examples = [*(ROOT / "examples" / "streams").iterdir(), *(ROOT / "examples" / "recordings").iterdir()]
     assert len(examples) == 10
@@ -143,7 +143,7 @@ def blocks(language):
 
 
 @pytest.mark.long
-def test_its_examples_pass_and_a_request_without_an_answer_fails_its_test(tmp_path) -> None:
+def test_the_examples_pass_and_a_request_without_a_rule_fails_its_test(tmp_path) -> None:
     (tmp_path / "test_page.py").write_text("\n\n".join(blocks("python")), "utf-8")
     (tmp_path / "test_failing.py").write_text(FAILING, "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--tb=line", "-p", "no:cacheprovider", str(tmp_path)]
@@ -161,7 +161,7 @@ def mock(tmp_path):
         yield running
 
 
-def test_its_file_is_served(mock) -> None:
+def test_the_script_on_the_page_of_the_mock_is_served(mock) -> None:
     def ask(text, tools=()):
         body = {"model": "m", "input": text, "tools": [{"type": "web_search"} for _ in tools], "stream": bool(tools)}
         return httpx.post(f"{mock.base_url}/responses", json=body)
@@ -200,7 +200,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("events", "end"), [(CHAT, b"data: [DONE]\n\n"), (MESSAGES, b"")], ids=["chat", "messages"])
-def test_streams_of_the_other_apis_are_judged_by_their_own_rules(events, end):
+def test_streams_of_messages_and_chat_are_judged_by_their_own_rules(events, end):
     frames_of = [
         (f"event: {each['type']}\n" if "type" in each else "").encode() + b"data: " + dumps(each) + b"\n\n" for each in events
     ]
@@ -212,7 +212,7 @@ def test_streams_of_the_other_apis_are_judged_by_their_own_rules(events, end):
 @pytest.mark.parametrize(
     ("events", "api", "rule"), [(CHAT[:1], None, "C2"), (CHAT[:1], "chat", "C2"), (MESSAGES[:2], None, "M9")]
 )
-def test_a_cut_stream_of_another_api_is_not_legal(events, api, rule):
+def test_a_truncated_stream_of_messages_or_chat_is_not_legal(events, api, rule):
     assert rule in {each.rule for each in findings(events, api=api)}
     with pytest.raises(AssertionError, match=f"{rule} at event"):
         assert_legal(events, api=api)

@@ -1,4 +1,4 @@
-"""The command `interlock conformance`: against our own server, and against servers that break what it judges."""
+"""The command `interlock conformance`, run against our own server and against faulty ones."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ def ours():
 @pytest.mark.parametrize(
     ("api", "unseen"), [("responses", {"log probabilities"}), ("messages", set()), ("chat", {"log probabilities"})]
 )
-def test_our_own_server_passes_every_case_that_its_engine_shows(ours, api, unseen) -> None:
+def test_our_server_passes_every_case_that_its_engine_supports(ours, api, unseen) -> None:
     result = run(ours, "--api", api, "--format", "json")
     report = json.loads(result.stdout)
     others = {case["name"]: (case["result"], case["note"]) for case in report["cases"] if case["result"] != "passes"}
@@ -52,7 +52,7 @@ def test_our_own_server_passes_every_case_that_its_engine_shows(ours, api, unsee
     assert {name: outcome for name, outcome in others.items() if name not in unseen} == {}
 
 
-def test_the_table_ends_with_the_sums(ours) -> None:
+def test_the_table_ends_with_the_totals(ours) -> None:
     result = run(f"{ours}/v1/", "--api", "chat")
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "27 cases of chat: 26 passes, 1 not served")
 
@@ -69,7 +69,7 @@ def test_one_request_is_answered_and_judged(ours, api) -> None:
 
 
 class Answer(BaseHTTPRequestHandler):
-    """Answers what the test sets, by the method, and the path or whether a stream is requested."""
+    """Answers as the test says, by the path; for a response, by whether a stream is requested."""
 
     answers: dict = {}  # noqa: RUF012 - the tests' own
 
@@ -102,7 +102,7 @@ class Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def results():
-    """Return a function that plays all cases to a server with these answers, and returns the exit status and the results."""
+    """Return a function that runs all cases against a server with these answers; it returns the command and the results."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -127,7 +127,7 @@ def whole(body):
     return 200, "application/json", json.dumps(body).encode()
 
 
-def test_what_the_model_does_not_do_is_not_seen_and_what_is_refused_is_not_served(results) -> None:
+def test_a_case_is_not_seen_if_the_model_ignores_it_and_not_served_if_it_is_refused(results) -> None:
     done, seen = results(stream=stream(), whole=whole(RESPONSE))
     assert done.exit_code == 1  # it accepts malformed JSON
     assert (seen["text"], seen["malformed JSON"]) == (("passes", ""), ("fails", "accepted"))
@@ -155,7 +155,7 @@ def test_each_request_to_a_model_limits_its_tokens(monkeypatch, api) -> None:
     assert (len(limits) > 0, all(limits)) == (True, True)
 
 
-def test_what_a_slow_model_does_not_end_is_not_seen_and_what_needs_no_model_fails(monkeypatch) -> None:
+def test_a_timeout_is_not_seen_if_the_case_needs_the_model_and_else_fails(monkeypatch) -> None:
     @contextmanager
     def exchange(method, _url, _headers, body, _timeout):
         if method != "POST" or b"Berlin" in body or body == b'{"model": ':
@@ -176,7 +176,7 @@ def test_what_a_slow_model_does_not_end_is_not_seen_and_what_needs_no_model_fail
     ]
 
 
-def test_a_background_response_that_does_not_end_in_time_is_not_seen_and_one_that_is_not_cancelled_fails(monkeypatch) -> None:
+def test_an_unfinished_background_response_is_not_seen_and_an_uncancelled_one_fails(monkeypatch) -> None:
     running = json.dumps({**RESPONSE, "background": True, "status": "in_progress"}).encode()
 
     @contextmanager
@@ -197,7 +197,7 @@ def test_a_stream_that_breaks_a_rule_fails_with_the_rule(results) -> None:
     assert (done.exit_code, seen["text"]) == (1, ("fails", "R9: output_text.done: text differs from the deltas at character 5"))
 
 
-def test_an_answer_that_differs_from_its_stream_each_time_fails(results) -> None:
+def test_an_answer_that_always_differs_from_its_stream_fails(results) -> None:
     assert results(stream=stream(), whole=whole(OTHER))[1]["text"] == ("fails", "R19: stream and whole answer differ in text")
 
 
@@ -215,7 +215,7 @@ def test_an_answer_that_lacks_a_field_fails(results) -> None:
     assert results(stream=stream(), whole=whole(lacking))[1]["text"] == ("fails", "R14: response: created_at is missing")
 
 
-def test_a_stream_that_is_none_and_one_that_is_cut(results) -> None:
+def test_a_json_answer_is_not_a_stream_and_a_truncated_stream_fails(results) -> None:
     assert results(stream=whole(RESPONSE), whole=whole(RESPONSE))[1]["text"] == (
         "not served",
         "the answer is application/json instead of a stream",
@@ -229,23 +229,23 @@ def test_a_stream_that_is_none_and_one_that_is_cut(results) -> None:
     assert results(stream=stream(cut), whole=whole(RESPONSE))[1]["text"][0] == "fails"
 
 
-def test_an_error_that_is_not_one_of_the_api_fails(results) -> None:
+def test_an_error_of_another_shape_fails(results) -> None:
     refusal = (422, "application/json", b'{"detail": "no"}')
     seen = results(stream=stream(), whole=refusal)[1]
     assert seen["malformed JSON"] == ("fails", '422 without an error of the API: {"detail": "no"}')
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_server_that_wants_a_key_is_not_judged(results, status) -> None:
+def test_a_server_that_refuses_the_key_ends_the_command(results, status) -> None:
     done, _ = results(stream=(status, "application/json", b'{"error": {"message": "no key"}}'))
     assert (done.exit_code, f": {status} no key" in done.stderr) == (2, True)
 
 
-def test_what_a_terminal_does_not_show_is_escaped() -> None:
+def test_a_control_character_is_escaped_on_a_terminal() -> None:
     assert printable("\x1b[2J\x00 né\n" + "a" * 500) == "\\x1b[2J\\x00 né\\n" + "a" * 191
 
 
-def test_a_server_that_is_not_there_ends_the_command() -> None:
+def test_an_unreachable_server_ends_the_command() -> None:
     assert (
         run("http://127.0.0.1:1").exit_code
         == run("http://127.0.0.1:1", "--model", "m").exit_code
@@ -254,13 +254,13 @@ def test_a_server_that_is_not_there_ends_the_command() -> None:
     )
 
 
-def test_without_the_package_for_websockets_they_are_not_seen(results, monkeypatch) -> None:
+def test_without_the_package_websockets_the_case_is_not_seen(results, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "websockets.exceptions", None)
     seen = results(stream=stream(), whole=whole(RESPONSE))[1]
     assert seen["a WebSocket"] == ("not seen", "the package websockets is not installed")
 
 
-def test_a_type_that_is_no_text_is_no_content() -> None:
+def test_a_value_of_a_wrong_type_is_read_as_no_output() -> None:
     for api, field in (("responses", "output"), ("messages", "content"), ("chat", "choices")):
         answer = {field: [{"type": ["message"], "message": [], "finish_reason": {}}], "status": [], "stop_reason": {}}
         assert read_whole(api, answer) == (Output(), "")

@@ -1,4 +1,4 @@
-"""`interlock doctor` says what an upstream can do, and what is wrong."""
+"""`interlock doctor` prints the abilities and the faults of an upstream."""
 
 import socket
 
@@ -23,7 +23,7 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
-def test_an_upstream_that_can_do_everything(api) -> None:
+def test_doctor_says_yes_for_every_ability_of_a_complete_upstream(api) -> None:
     with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, (models, window, *cases) = run("--upstream", url, "--upstream-api", api)
     assert (status, models, window[:16]) == (0, "models     yes  1: tiny", "window     yes  ")
@@ -37,7 +37,7 @@ def test_an_upstream_that_can_do_everything(api) -> None:
     ]
 
 
-def test_an_upstream_that_does_not_answer() -> None:
+def test_doctor_names_the_reason_if_the_upstream_cannot_be_reached() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     status, (models, answers) = run("--upstream", f"http://127.0.0.1:{port}", "--upstream-retries", "0")
@@ -46,13 +46,13 @@ def test_an_upstream_that_does_not_answer() -> None:
     assert answers == "answers    no   there is no model to ask; name one with --model NAME"
 
 
-def test_a_model_that_the_upstream_lacks() -> None:
+def test_doctor_fails_for_a_model_that_the_upstream_lacks() -> None:
     with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, lines = run("--upstream", url, "--model", "other")
     assert (status, lines[2].partition("The model")[0]) == (1, "answers    no   404 ")
 
 
-def test_a_model_that_only_writes_text() -> None:
+def test_doctor_lists_the_missing_abilities_of_a_model_that_only_writes_text() -> None:
     with Mock() as mock:
         mock.when().says("<think>Hm.</think>Hello.")
         status, lines = run("--upstream", mock.base_url, "--upstream-api", "responses", "--model", "tiny")
@@ -74,13 +74,13 @@ def test_a_model_that_only_writes_text() -> None:
         ("responses", "a client that sends a later one receives an error"),
     ],
 )
-def test_an_upstream_whose_template_wants_the_system_message_first(api, consequence) -> None:
+def test_doctor_detects_that_the_system_message_must_come_first(api, consequence) -> None:
     refused = failure(400, {"error": {"message": "System message must be at the beginning.", "code": 400}})
     with serve_upstream(ScriptedUpstream([refused])) as url:
         _, lines = run("--upstream", url, "--upstream-api", api, "--model", "m", "--upstream-retries", "0")
     assert lines[-1] == f"system     -    a system message must come first: {consequence}"
 
 
-def test_an_upstream_is_required() -> None:
+def test_doctor_requires_an_upstream() -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert (result.exit_code, result.stderr) == (2, "interlock: name a server: --upstream URL, or --config FILE\n")
