@@ -1,4 +1,4 @@
-"""A real browser for each test: headless Chromium, driven by Playwright; `make test-viewer` brings both along."""
+"""A real browser for each test: headless Chromium with Playwright, which `make test-viewer` installs."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from interlock.serving.cli.commands import app
 ROOT = Path(__file__).parents[2]
 
 if find_spec("playwright") is None or not (ROOT / "viewer" / "node_modules").exists():
-    collect_ignore_glob = ["test_*.py"]  # `make test-viewer` brings both, and then runs all of them
+    collect_ignore_glob = ["test_*.py"]  # `make test-viewer` installs both, and then runs all tests
 
 FLAGS = [
     "--no-sandbox",  # containers have none
@@ -41,7 +41,7 @@ def browser():
 
 @pytest.fixture
 def open_page(browser):
-    """Open addresses in pages of their own; whatever a page complains of fails the test at its end."""
+    """Open each address in a page of its own; errors and warnings on the console fail the test at its end."""
     contexts, complaints, requests = [], [], []
 
     def open_(address, *, dark=False, width=1280, height=800, touch=False, **options):
@@ -71,7 +71,7 @@ def open_page(browser):
 
 @pytest.fixture
 def write_page(tmp_path):
-    """Write the page of streams as `interlock view --html` does, and give its address."""
+    """Write the page of a stream with `interlock view --html`, and return its address."""
 
     def write(*arguments, stdin=None, name="out.html"):
         file = tmp_path / name

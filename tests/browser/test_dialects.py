@@ -17,7 +17,7 @@ def press(page, key, times=1):
 
 
 def shown(page):
-    """What the page says of the event under the cursor: its name, the lit state, and the sentence about the machine."""
+    """Return the name of the event under the cursor, the lit state, and the sentence about the machine."""
     return page.locator(".row.current .name").inner_text(), page.locator(".state.lit text").all_text_contents(), step(page)
 
 
@@ -35,7 +35,7 @@ def violations(page):
     return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in report["violations"]]
 
 
-def test_a_message_is_walked_through_its_blocks_and_its_one_machine(open_page, write_page) -> None:
+def test_the_page_of_a_message_shows_its_blocks_and_its_machine(open_page, write_page) -> None:
     page = open_page(write_page("-", stdin=messages()))
     expect(page.locator(".pill")).to_have_text("legal")
     lanes = ["message", "thinking", "mcp_tool_use", "text", "mcp_tool_result", "tool_use"]
@@ -62,7 +62,7 @@ def test_a_message_is_walked_through_its_blocks_and_its_one_machine(open_page, w
     assert '"stop_reason": "tool_use"' in page.locator("#panel").inner_text()
 
 
-def test_a_completion_is_walked_through_its_texts_and_calls(open_page, write_page) -> None:
+def test_the_page_of_a_completion_shows_its_texts_and_calls(open_page, write_page) -> None:
     page = open_page(write_page("-", stdin=b": ping\n\n" + chat()))
     expect(page.locator(".pill")).to_have_text("legal")
     assert page.locator(".lane .what").all_inner_texts() == ["completion", "reasoning", "content", "tool_call"]
@@ -80,7 +80,7 @@ def test_a_completion_is_walked_through_its_texts_and_calls(open_page, write_pag
     assert page.locator(".picture").count() == 1
 
 
-def test_a_finding_names_its_rule_at_its_event(open_page, write_page) -> None:
+def test_a_finding_shows_its_rule_at_its_event(open_page, write_page) -> None:
     page = open_page(write_page("-", stdin=broken_messages()))
     expect(page.locator(".pill")).to_have_text("illegal: 1 error")
     assert page.locator(".where").inner_text().startswith("event 9 of 19")
@@ -93,7 +93,7 @@ def test_a_finding_names_its_rule_at_its_event(open_page, write_page) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("stream", [messages, broken_messages, chat])
-def test_nothing_on_the_page_shuts_anybody_out(open_page, write_page, stream, width, dark) -> None:
+def test_the_page_is_accessible(open_page, write_page, stream, width, dark) -> None:
     page = open_page(write_page("-", stdin=stream()), width=width, height=844, dark=dark, touch=width < 860)
     press(page, "ArrowRight", 5)
     assert violations(page) == []

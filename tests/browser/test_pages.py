@@ -1,4 +1,4 @@
-"""The other pages in a browser: a stream that goes on, a server's last streams, and hostile ones; and their bundle."""
+"""The bundle of the pages, and the other pages in a browser: live streams, the last streams of a server, hostile streams."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", ["viewer.js", "viewer.css"])
-def test_a_fresh_build_gives_the_bundle_that_is_kept(tmp_path, name) -> None:
+def test_a_fresh_build_equals_the_committed_bundle(tmp_path, name) -> None:
     subprocess.run(["node", "build.mjs", tmp_path], cwd=ROOT / "viewer", check=True)  # noqa: S603, S607 - make puts it on PATH
     bundle = ROOT / "src" / "interlock" / "serving" / "view" / "page" / name
     assert (tmp_path / name).read_bytes() == bundle.read_bytes(), "run `make viewer`"
@@ -45,7 +45,7 @@ def violations(page):
 
 @pytest.fixture
 def view():
-    """Run `interlock view` with some arguments, and give the address that it prints."""
+    """Run `interlock view` with some arguments, and return the address that it prints."""
     processes = []
 
     def view(*arguments):
@@ -64,7 +64,7 @@ def view():
 
 @pytest.fixture
 def server():
-    """Serve some bytes, slowly, and count how often they are asked for."""
+    """Serve a stream in two halves, and record the requests."""
     requests, release = [], threading.Event()
     data = (CORPUS / "legal" / "message.sse").read_bytes()
     half = data.index(b"event: response.output_text.done")
@@ -93,7 +93,7 @@ def server():
     serving.server_close()
 
 
-def test_a_url_is_posted_to_once_and_shown_as_it_streams(open_page, view, server, tmp_path) -> None:
+def test_the_stream_of_a_url_is_requested_once_and_shown_live(open_page, view, server, tmp_path) -> None:
     url, requests, release = server
     body = tmp_path / "request.json"
     body.write_text(json.dumps({"model": "m", "input": "it's"}))
@@ -117,7 +117,7 @@ def test_a_url_is_posted_to_once_and_shown_as_it_streams(open_page, view, server
     assert "it'\\''s" in copied
 
 
-def test_a_server_lists_its_streams_and_shows_one_while_it_goes_on(open_page) -> None:
+def test_a_server_lists_its_streams_and_shows_one_live(open_page) -> None:
     app = build(Settings(api_key=["secret"]), EmbeddedEngine(rate=8))
     app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys.of(["secret"])))
     with ServerThread(app) as url:
@@ -150,7 +150,7 @@ def sse(*bodies):
 SCRIPT = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
 
-def test_what_a_stream_says_is_shown_and_never_run(open_page, write_page) -> None:
+def test_scripts_in_a_stream_are_shown_and_never_run(open_page, write_page) -> None:
     evil = sse(
         {"type": SCRIPT, "sequence_number": 0, SCRIPT: SCRIPT},
         {"type": "response.output_item.added", "output_index": 0, "item": {"type": SCRIPT, "id": SCRIPT, "name": SCRIPT}},
@@ -170,7 +170,7 @@ def test_what_a_stream_says_is_shown_and_never_run(open_page, write_page) -> Non
     assert "\N{REPLACEMENT CHARACTER}( broken" in page.locator("#panel").inner_text()
 
 
-def test_five_megabytes_in_one_delta_do_not_freeze_the_page(open_page, write_page) -> None:
+def test_a_delta_of_five_megabytes_is_truncated_on_the_page(open_page, write_page) -> None:
     data = (CORPUS / "legal" / "message.sse").read_bytes().replace(b'"delta": "Hello"', b'"delta": "' + b"x" * 5_000_000 + b'"')
     page = open_page(write_page("-", stdin=data, name="long.html"))
     page.get_by_role("tab", name="Event").click()
@@ -195,7 +195,7 @@ def deltas(number):
     return head + b"".join(body % (b"w%d" % (at % 997), at + 4) for at in range(number)) + ending
 
 
-def test_fifty_thousand_events_are_folded_stepped_through_and_searched(open_page, write_page) -> None:
+def test_fifty_thousand_events_can_be_folded_stepped_through_and_searched(open_page, write_page) -> None:
     page = open_page(write_page("-", stdin=deltas(50_000), name="many.html"))
     expect(page.locator(".where")).to_contain_text("of 50,0")
     assert page.locator(".row").count() < 80
@@ -214,7 +214,7 @@ def test_fifty_thousand_events_are_folded_stepped_through_and_searched(open_page
     assert page.locator(".row").count() < 80
 
 
-def test_the_sample_of_the_docs_opens_from_the_disk(open_page) -> None:
+def test_the_sample_page_in_the_docs_opens_from_the_disk(open_page) -> None:
     page = open_page((ROOT / "docs" / "guides" / "viewer" / "out.html").as_uri())
     expect(page.locator(".where")).to_contain_text("event 0 of 34")
     expect(page.locator(".pill")).to_have_text("legal")

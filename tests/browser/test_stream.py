@@ -18,7 +18,7 @@ expect.set_options(timeout=20_000)
 
 
 def event(page):
-    """Give the number of the event under the cursor, as the page says it."""
+    """Return the number of the event under the cursor, as the page shows it."""
     where = page.locator(".where").inner_text()
     return int(re.match(r"event ([\d,]+) of|the end after ([\d,]+) events", where).expand(r"\1\2").replace(",", ""))
 
@@ -36,12 +36,12 @@ def press(page, *keys):
         page.keyboard.press(key)
 
 
-def test_findings_that_are_not_judged_are_no_deviations(open_page, write_page) -> None:
+def test_the_verdict_counts_findings_that_are_not_judged(open_page, write_page) -> None:
     page = open_page(write_page(CORPUS / "broken" / "R14-unknown-part.sse"))
     expect(page.locator(".pill")).to_have_text("illegal: 1 error, 1 not judged")
 
 
-def test_a_stream_is_walked_with_the_arrows(open_page, write_page) -> None:
+def test_the_arrow_keys_step_through_a_stream(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     assert event(page) == 0
     press(page, *["ArrowRight"] * 10)
@@ -68,7 +68,7 @@ def test_deltas_are_folded_into_runs_and_unfolded(open_page, write_page) -> None
     assert page.locator(".row.current .fold").count() == 0
 
 
-def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(open_page, write_page) -> None:
+def test_the_machine_shows_the_last_edges_and_the_path_before_them(open_page, write_page) -> None:
     page = open_page(write_page(CORPUS / "legal" / "mcp-call.sse"))
     press(page, *["ArrowRight"] * 6)
     assert current(page) == "mcp_call_arguments.done"
@@ -84,7 +84,7 @@ def test_the_machine_shows_the_edge_just_fired_and_the_path_so_far(open_page, wr
     assert page.locator(".step").inner_text() == ("in_progress ─close→ ready ─run→ calling emitted mcp_call_arguments.done")
 
 
-def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(open_page, write_page) -> None:
+def test_the_current_response_is_shown_with_its_changes_marked(open_page, write_page) -> None:
     page = open_page(write_page(CORPUS / "legal" / "function-call.sse"))
     page.get_by_role("tab", name="Response now").click()
     press(page, *["ArrowRight"] * 3)
@@ -99,7 +99,7 @@ def test_the_item_is_shown_as_it_is_now_with_its_changes_marked(open_page, write
     assert page.locator("#panel mark").all_inner_texts() == [r'"{\"a\""']
 
 
-def test_the_text_grows_and_shows_what_was_added(open_page, write_page) -> None:
+def test_the_text_is_shown_with_its_last_delta_marked(open_page, write_page) -> None:
     page = open_page(write_page(CORPUS / "legal" / "message.sse"))
     page.get_by_role("tab", name="Text").click()
     press(page, *["ArrowRight"] * 4)
@@ -109,7 +109,7 @@ def test_the_text_grows_and_shows_what_was_added(open_page, write_page) -> None:
     assert page.locator(".text mark").inner_text() == "world.\n"
 
 
-def test_findings_stand_at_their_events_and_are_jumped_along(open_page, write_page) -> None:
+def test_findings_are_shown_at_their_events_and_keys_jump_to_them(open_page, write_page) -> None:
     page = open_page(write_page(CORPUS / "broken" / "R3-two-ends.sse"))
     assert page.locator(".pill").inner_text().startswith("illegal: ")
     first = event(page)
@@ -129,14 +129,14 @@ def test_the_page_opens_at_the_first_finding_unless_its_address_names_an_event(o
     assert (event(open_page(address)), event(open_page(f"{address}#event=2"))) == (7, 2)
 
 
-def test_events_are_counted_as_the_judge_counts_them(open_page, write_page) -> None:
+def test_the_page_counts_events_like_the_judge(open_page, write_page) -> None:
     page = open_page(write_page(CORPUS / "legal" / "message.sse"))
     assert page.locator(".where").inner_text().startswith("event 0 of 11")
     press(page, "End")
     assert page.locator(".where").inner_text().startswith("the end after 11 events")
 
 
-def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(open_page, write_page) -> None:
+def test_a_finding_shows_its_rule_the_expected_events_and_the_text_of_the_rule(open_page, write_page) -> None:
     page = open_page(write_page(BROKEN))
     card = page.locator(".cards .finding").inner_text()
     assert card.startswith("R8\nparts\nerror\n")
@@ -146,7 +146,7 @@ def test_a_finding_says_its_rule_what_was_expected_and_what_the_rule_says(open_p
     assert page.locator(".step").inner_text() == "No edge of message emits content_part.done here."
 
 
-def test_the_list_is_filtered_and_searched(open_page, write_page) -> None:
+def test_the_list_of_events_can_be_searched_and_filtered(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     press(page, "/")
     page.keyboard.type("H11 AUTHOR")
@@ -172,7 +172,7 @@ def test_the_list_is_filtered_and_searched(open_page, write_page) -> None:
     assert page.locator(".row .name").all_inner_texts() == ["reasoning_text.delta"]
 
 
-def test_a_link_leads_to_an_event_and_the_address_follows_the_cursor(open_page, write_page) -> None:
+def test_the_address_selects_an_event_and_follows_the_cursor(open_page, write_page) -> None:
     page = open_page(f"{write_page(SEARCH)}#event=12")
     expect(page.locator(".where")).to_contain_text("event 12 of")
     press(page, "ArrowRight")
@@ -181,7 +181,7 @@ def test_a_link_leads_to_an_event_and_the_address_follows_the_cursor(open_page, 
     expect(page.locator(".where")).to_contain_text("event 3 of")
 
 
-def test_it_plays_and_pauses(open_page, write_page) -> None:
+def test_a_stream_can_be_played_and_paused(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     page.get_by_label("Speed").select_option(label="100 events a second")
     page.locator("body").click(position={"x": 640, "y": 20})
@@ -221,7 +221,7 @@ def test_an_event_is_copied_as_json(open_page, write_page) -> None:
     expect(page.locator(".notice")).to_have_text("The request of this stream is unknown.")
 
 
-def test_a_recording_shows_the_tokens_and_the_framing(open_page, write_page) -> None:
+def test_the_origin_of_an_event_in_a_recording_is_its_tokens_framing_and_deltas(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     page.get_by_role("tab", name="Origin").click()
     press(page, *["ArrowRight"] * 29)
@@ -230,7 +230,7 @@ def test_a_recording_shows_the_tokens_and_the_framing(open_page, write_page) -> 
     assert page.locator(".deltas li").all_inner_texts() == ["' author.'", "Close()"]
 
 
-def test_colours_follow_the_system_and_the_reader(open_page, write_page) -> None:
+def test_colours_follow_the_system_until_the_reader_chooses(open_page, write_page) -> None:
     address = write_page(SEARCH)
     page = open_page(address, dark=True)
     ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground').trim()"
@@ -252,7 +252,7 @@ def test_the_keys_are_listed(open_page, write_page) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("path", [SEARCH, BROKEN], ids=["legal", "broken"])
-def test_nothing_on_the_page_shuts_anybody_out(open_page, write_page, path, width, dark) -> None:
+def test_the_page_is_accessible(open_page, write_page, path, width, dark) -> None:
     page = open_page(write_page(path), width=width, height=844, dark=dark)
     press(page, "ArrowRight", "ArrowRight", "n")
     page.evaluate(AXE)
@@ -264,7 +264,7 @@ def test_nothing_on_the_page_shuts_anybody_out(open_page, write_page, path, widt
         assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in report["violations"]] == []
 
 
-def test_nothing_is_asked_of_a_network(open_page, write_page) -> None:
+def test_the_page_sends_no_network_requests(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     press(page, "End")
     assert [url for url in page.requests if not url.startswith("file:")] == []
@@ -285,7 +285,7 @@ WALKED = sorted([*CORPUS.glob("legal/*.sse"), *CORPUS.glob("observed/*.sse")])
 
 
 @pytest.mark.parametrize("path", WALKED, ids=lambda path: path.stem)
-def test_every_stream_of_the_corpus_is_walked_to_its_end(open_page, write_page, path) -> None:
+def test_every_stream_of_the_corpus_can_be_stepped_through(open_page, write_page, path) -> None:
     page = open_page(write_page(path))
     last = -1
     while event(page) != last:
@@ -295,7 +295,7 @@ def test_every_stream_of_the_corpus_is_walked_to_its_end(open_page, write_page, 
     assert event(page) == last
 
 
-def test_the_framing_of_a_recording_is_a_lane_with_a_machine_of_its_own(open_page, write_page) -> None:
+def test_the_framing_of_a_recording_has_its_lane_and_its_machine(open_page, write_page) -> None:
     page = open_page(write_page(SEARCH))
     press(page, *["ArrowRight"] * 29)
     page.locator(".lane", has_text="the parser's framing").click()

@@ -1,4 +1,4 @@
-"""The clients are collected where they were installed, which `make test-clients` does; vLLM is among the hosts where it is."""
+"""The tests of clients are collected if `make test-clients` has installed the clients; vLLM is a host if it is installed."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ HOSTS = (
     "a gateway over vLLM's chat",
     "a gateway over vLLM's tokens",
 )
-"""The hosts of a test that does not name its own, of which all serve the Responses API."""
+"""The default hosts of a test, which all serve the Responses API."""
 
 
 @pytest.fixture(scope="session", params=HOSTS)
 def host(request, tmp_path_factory):
-    """Returns what serves a script, in each of the hosts."""
+    """Return the function that serves a script, for each host."""
     from clients import hosts  # noqa: PLC0415 - it needs what is installed for the clients
 
     hosted = {"a server of our own": hosts.standalone, "a gateway over our chat": hosts.over_chat}

@@ -1,4 +1,4 @@
-"""Streams with one deviation each, as two turns that a client can be played: a call of a tool, and the answer.
+"""Streams with one deviation each, as two turns for a client: a call of a tool, and the answer.
 
 They are the legal streams of the corpus with an edit. `LEGAL` has turns without a deviation, `DEVIATIONS` some with each
 deviation that can be sent to a client, under its name, and `BREAKING` those that look alike and break a client.
@@ -35,12 +35,12 @@ PRINTED = {"stdout": "hi", "stderr": "", "outcome": {"type": "exit", "exit_code"
 
 @frozen
 class Turns:
-    """What a client is played.
+    """The streams for a client.
 
     Args:
         bodies: The events of the turn that calls a tool, and of the turn that answers.
-        like: The legal turns of which a client that bears these makes the same.
-        breaks: The clients that do not bear them.
+        like: The legal turns that a tolerant client reads in the same way.
+        breaks: The clients that do not tolerate them.
         rewrite: Changes the bytes of a turn.
     """
 
@@ -57,7 +57,7 @@ class Turns:
 
 
 def call(index):
-    """The call of the tool; the server renames it for a client whose tool is another."""
+    """The call of the tool, which the server renames for a client with another tool."""
     about = {"id": f"fc_{index}", "type": "function_call", "call_id": f"call_{index}", "name": "get_weather", "arguments": ""}
     return item(
         index,
@@ -89,7 +89,7 @@ def searched(index, action=("search", "q")):
 
 
 def printed(index, *, whole=False):
-    """What a shell printed that the server ran."""
+    """The output of a hosted shell."""
     about = {"type": "shell_call_output", "id": f"sho_{index}", "call_id": "call_s", "max_output_length": None}
     done = ("shell_call_output_content.done", {"command_index": 0, "output": [PRINTED]})
     opening = {**about, "status": "in_progress", "output": [PRINTED] if whole else []}
@@ -97,19 +97,19 @@ def printed(index, *, whole=False):
 
 
 def tools_searched(index, call_id="call_t"):
-    """A search of tools that the server ran."""
+    """A hosted search of tools."""
     about = {"type": "tool_search_call", "id": f"tsc_{index}", "execution": "server", "arguments": {}, "call_id": "call_t"}
     return item(index, {**about, "status": "in_progress"}, {"status": "completed", "call_id": call_id})
 
 
 def calling(*before):
-    """Turns whose call follows other items, each of which is given its index."""
+    """Return turns whose call follows other items; each item gets its index."""
     items = [body for index, one in enumerate(before) for body in one(index)]
     return Turns((stream([*items, *call(len(before))]), stream(answer(0))))
 
 
 def answering(*events, like="answered", **settings):
-    """Turns whose answer is these events."""
+    """Return turns whose answer has these events."""
     return Turns((stream([*thought(0), *call(1)]), stream([*events], **settings)), like)
 
 
@@ -128,27 +128,27 @@ def without(turns, *endings):
 
 
 def with_event(turns, place, event):
-    """Put an event that has no number into each turn."""
+    """Insert an event without a sequence number into each turn."""
     return evolve(turns, bodies=tuple([*bodies[:place], event, *bodies[place:]] for bodies in turns.bodies))
 
 
 def without_fields(*names, inside=None):
-    """Take fields out of each event, or of an object in it."""
+    """Remove fields from each event, or from an object in it."""
     return lambda body: [(body.get(inside, {}) if inside else body).pop(name, None) for name in names]
 
 
 def added(**fields):
-    """Change what an item has when it is added, as far as it has it."""
+    """Change fields of an item when it is added, if it has them."""
     return lambda body: body["type"].endswith("item.added") and _overwrite(body["item"], fields)
 
 
 def everywhere(**fields):
-    """Change what an item has wherever it is shown."""
+    """Change fields of an item in every event that has it."""
     return lambda body: [_overwrite(one, fields) for one in _shown(body)]
 
 
 def ended(**fields):
-    """Change what an item, or a part of it, has in the terminal response."""
+    """Change fields of an item, or of a part of it, in the terminal response."""
     return lambda body: (
         body["type"] == "response.completed"
         and [_overwrite(one, fields) for item in _shown(body) for one in (item, *item.get("content", ()))]
@@ -156,7 +156,7 @@ def ended(**fields):
 
 
 def terminal(event="completed", **fields):
-    """Change what a terminal response, or its usage, has."""
+    """Change fields of a terminal response, or of its usage."""
 
     def change(body):
         if body["type"] == f"response.{event}":
@@ -196,7 +196,7 @@ def _with_failed_search(body):
 
 
 def _rotating(*names):
-    """Give what these fields name another id in each event."""
+    """Replace the ids in these fields by another one in each event."""
 
     def change(body):
         for name in {*names} & body.keys():
@@ -273,7 +273,7 @@ DEVIATIONS = {
     "tokens-differ": answering(*answer(0, logprobs=LOGPROBS[::-1])),
     "blank": answering(*message(0), *answer(1)),
 }
-"""The streams of each deviation: the name before a comma is its own. What breaks a client is one because a service sends it."""
+"""The streams of each deviation, by its name before a comma. One that breaks a client is here because a service sends it."""
 
 BREAKING = {
     "the ids of items rotate": _breaking(_rotating("item", "item_id"), "openai-node", OPEN_RESPONSES, "Pydantic AI"),
@@ -303,4 +303,4 @@ BREAKING = {
         edited(calling(searched), lambda body: [one.pop("action", None) for one in _shown(body)]), "Pydantic AI", "LiteLLM"
     ),
 }
-"""What was taken for a deviation, or might be, and the clients that it breaks."""
+"""Streams that look like deviations but break clients, each with these clients."""

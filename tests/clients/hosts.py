@@ -1,4 +1,4 @@
-"""The servers that clients are run against: our own, vLLM with the plugin, gateways; their models write what a test says."""
+"""The servers for the clients: our own, vLLM with the plugin, and gateways; their models write the script of a test."""
 
 import asyncio
 import json
@@ -61,9 +61,9 @@ class ScriptedHost:
     """A server while it plays a script.
 
     Args:
-        url: Its own.
-        model: What it calls its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
-        recalls: Which of its thoughts its template shows the model again: `all`, those since the last `question`, or `none`.
+        url: The URL of the server.
+        model: The name of its model; `gpt-5.5`, a name that clients know, and `openai/gpt-oss-20b` are the same one.
+        recalls: The thoughts that its template repeats in the next prompt: `all`, those since the last `question`, or `none`.
         prompts: Returns the prompts that the model received, as text, control tokens included.
     """
 
@@ -89,10 +89,10 @@ def qwen3_coder(turn):
 
 
 @frozen
-class Listening(Engine):
-    """An engine that writes one turn after another, or what a function of the prompt says, and remembers the prompts.
+class RecordingEngine(Engine):
+    """An engine that writes one turn after another, or the result of a function of the prompt, and records the prompts.
 
-    It is silent before each turn for so long that the server breaks the silence.
+    It waits before each turn, so that the server sends a keep-alive.
     """
 
     turns: object
@@ -121,7 +121,7 @@ class Listening(Engine):
 @contextmanager
 def standalone(turns, facts=UNKNOWN):
     """Serve a script with a server of our own."""
-    engine = Listening(turns, facts)
+    engine = RecordingEngine(turns, facts)
     with ServerThread(build(SETTINGS, engine)) as url:
         yield ScriptedHost(url, engine.models[0], "all", lambda: engine.prompts)
 
@@ -137,11 +137,11 @@ def over_chat(turns, facts=UNKNOWN):
 
 
 @contextmanager
-def hesitant():
-    """Serve the embedded engine so slowly that every token comes after a silence, which the server breaks.
+def slow_server():
+    """Serve the embedded engine so slowly that the server sends a keep-alive before every token.
 
     Yields:
-        The URL, and a function that returns how often the server has broken one.
+        The URL, and a function that returns how many keep-alives the server has sent.
     """
     breaks = []
 
@@ -168,11 +168,11 @@ class InVllm:
     """vLLM with a tiny model, in its own environment.
 
     Args:
-        setup: As tests/real_vllm/servers.py wants it.
+        setup: A name in `SETUPS` of tests/real_vllm/servers.py.
         write: Writes a turn as the model does.
         recalls: As in `ScriptedHost`.
-        folder: For the script.
-        api: The API by which a gateway in front of it is used; the server's own routes without one.
+        folder: The folder of the script.
+        api: The API of a gateway in front of the server; None for the server's own routes.
     """
 
     setup: str
@@ -199,7 +199,7 @@ class InVllm:
 
     @contextmanager
     def __call__(self, turns):
-        """Have the next generations write a script."""
+        """Make the next generations write a script."""
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("")
         (self.folder / "turns.json").write_text(json.dumps([self.write(turn) for turn in turns]))
@@ -217,13 +217,13 @@ def _lines(prompts):
 
 @contextmanager
 def scripted(turns):
-    """Play to each client the turns that the path of its URL names.
+    """Send each client the turns that the path of its URL names.
 
     Args:
         turns: The bytes of the turn that calls a tool and of the turn that answers, for each URL.
 
     Yields:
-        The base URLs. To the output of another call than the one that was asked for, the answer is a refusal.
+        The base URLs. The output of another call than the one in the first turn is refused.
     """
 
     class Player(BaseHTTPRequestHandler):

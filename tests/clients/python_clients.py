@@ -1,4 +1,4 @@
-"""Clients of Python, each of which is asked to call a tool, and to use its answer: `python python_clients.py NAME [API]`.
+"""Python clients, each of which must call a tool and use its answer: `python python_clients.py NAME [API]`.
 
 Each function converses with the server at a URL, and returns the last text. The first line of its docstring says what it is.
 """
@@ -84,7 +84,7 @@ def agents_sdk(url, _):
 
 
 def anthropic_messages(url, _):
-    """The `anthropic` package: its accumulator of streams, tools, and thinking that is sent back with its signature."""
+    """The `anthropic` package: its accumulator of streams, tools, and thinking that it sends back with its signature."""
     import anthropic
 
     tool = {"name": "get_weather", "description": "The weather of a city.", "input_schema": SCHEMA}
@@ -270,7 +270,7 @@ def pydantic_ai(url, _):
     from pydantic_ai.providers.openai import OpenAIProvider
 
     async def drain(_context, events):
-        """Read the events, for whose sake the run is streamed."""
+        """Read the events, so that the run is streamed."""
         async for _ in events:
             pass
 
@@ -334,7 +334,7 @@ CLIENTS = {
 
 
 def main(name, api=""):
-    """Converse with each server of `BASE_URL`; print the arguments of each call that was made, and the last text."""
+    """Converse with each server of `BASE_URL`; print the arguments of each call, and the last text."""
     ended = 0
     for url in os.environ["BASE_URL"].split():
         calls.clear()

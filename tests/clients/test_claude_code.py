@@ -1,4 +1,4 @@
-"""Claude Code as it comes, without a terminal: it reads, edits, runs, thinks between its calls and goes on with a session."""
+"""An unmodified Claude Code without a terminal: it reads, edits, runs commands, thinks between calls and continues a session."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def turns(folder):
-    """What the model writes: five calls, one of which fails, and an answer; then a call and an answer to a second question."""
+    """Return the turns of the model: five calls, one of which fails, and an answer; then another call and answer."""
     notes = str(folder / "work" / "notes.txt")
     return [
         call("Bash", command="cat notes.txt", description="Show the notes"),
@@ -56,14 +56,14 @@ def served(played):
 
 
 def transcript(events):
-    """The blocks of the messages, as type and content: what the model and the tools said."""
+    """Return the blocks of the messages of the model and the tools, as type and content."""
     kept = {"thinking": ("thinking",), "text": ("text",), "tool_use": ("name", "input"), "tool_result": ("content", "is_error")}
     blocks = [block for event in events if event["type"] in ("assistant", "user") for block in event["message"]["content"]]
     return [(block["type"], *(block.get(name) for name in kept[block["type"]])) for block in blocks]
 
 
 @pytest.mark.parametrize("host", hosts.OF_ALL_APIS, indirect=True)
-def test_claude_code_reads_edits_runs_and_goes_on_with_a_session(folder, host):
+def test_claude_code_reads_edits_runs_and_continues_a_session(folder, host):
     with host(turns(folder)) as played:
         events = claude(folder, "-p", "Mend the greeting.", **served(played))
         assert (folder / "work" / "notes.txt").read_text() == "hello\n"
@@ -121,7 +121,7 @@ def test_claude_code_searches_tools(folder):
 
 
 @pytest.mark.parametrize("host", hosts.OURS, indirect=True)
-def test_claude_code_reads_why_its_web_search_is_refused(folder, host):
+def test_claude_code_receives_the_reason_why_its_web_search_is_refused(folder, host):
     script = [call("WebSearch", query="llamas"), answer("I cannot search here.")]
     with host(script) as played:
         events = claude(folder, "-p", "Search for llamas.", "--allowedTools", "WebSearch", **served(played))
@@ -134,7 +134,7 @@ LISTING = Reply((b'{"data": [{"id": "tiny", "max_model_len": 40000}]}',), header
 TOO_LONG = {"message": "This model's maximum context length is 40000 tokens. However, you requested 50000.", "code": 400}
 
 
-def test_claude_code_compacts_a_session_that_the_upstream_finds_too_long(folder):
+def test_claude_code_compacts_a_session_that_the_upstream_refuses_as_too_long(folder):
     function = {"name": "Bash", "arguments": json.dumps({"command": "seq 1 3000"})}
     replies = [
         stream(
@@ -156,7 +156,7 @@ def test_claude_code_compacts_a_session_that_the_upstream_finds_too_long(folder)
     assert "We counted to 3000." in sent[-1]
 
 
-def test_claude_code_goes_on_with_a_session_on_another_server(folder):
+def test_claude_code_continues_a_session_on_another_server(folder):
     script = turns(folder)
     with hosts.standalone(script[:6]) as played:
         claude(folder, "-p", "Mend the greeting.", **served(played))
@@ -176,7 +176,7 @@ def test_interlock_run_runs_claude_code(folder):
     assert {name: usage[name]["contextWindow"] for name in usage} == {"tiny": 50_000}
 
 
-def test_claude_code_calls_a_tool_without_a_model(folder):
+def test_claude_code_calls_a_tool_with_the_embedded_engine(folder):
     with ServerThread(build(hosts.SETTINGS, EmbeddedEngine())) as url:
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "none", "ANTHROPIC_MODEL": MODEL}
         events = claude(folder, "-p", "Run Bash: cat notes.txt", **variables)

@@ -1,4 +1,4 @@
-"""Real clients of other people, each in a process of its own, against real servers: a tool is called and its answer used."""
+"""Third-party clients, each in its own process, against real servers: a client calls a tool and uses its answer."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from clients.hosts import HERE, OURS, ROOT, SETTINGS, hesitant, run
+from clients.hosts import HERE, OURS, ROOT, SETTINGS, run, slow_server
 
 from interlock.parsers.families.reference_encoders import WrittenItem
 from interlock.serving.build import build
@@ -59,9 +59,9 @@ OTHERS = {
     "Strands, chat": [*AGENTS, "strands"],
     "Strands, anthropic": [*AGENTS, "strands", "anthropic"],
 }
-"""Clients on top of packages that are above, and older versions of these."""
+"""Clients that use the packages above, and older versions of them."""
 FORGETFUL = ("openai-node, chat", "LangChain, chat")
-"""The clients that do not send all reasoning back: they keep only the last delta of a field that they do not know, or none."""
+"""Clients that do not send all reasoning back: of an unknown field, they keep only the last delta, or none."""
 EVERY_CLIENT = pytest.mark.parametrize("command", SCRIPTS.values(), ids=SCRIPTS)
 
 
@@ -84,14 +84,14 @@ def test_a_client_calls_a_tool_and_uses_its_answer(command):
 
 
 @pytest.mark.parametrize("command", [*SCRIPTS.values(), *MESSAGES.values(), *CHAT.values()], ids=[*SCRIPTS, *MESSAGES, *CHAT])
-def test_a_client_ignores_what_breaks_the_silence_before_every_token(command):
-    with hesitant() as (url, count_breaks):
+def test_a_client_ignores_a_keep_alive_before_every_token(command):
+    with slow_server() as (url, count_breaks):
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
     assert (count_breaks() > 10) is (command != SCRIPTS["LiteLLM"])  # which streams the whole answer of an unknown model itself
 
 
-def test_the_agent_of_the_examples_calls_its_tool_and_prints_the_answer(tmp_path):
+def test_the_example_agent_calls_its_tool_and_prints_the_answer(tmp_path):
     (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
     shutil.copy(ROOT / "examples" / "agent.mjs", tmp_path)
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
@@ -110,7 +110,7 @@ TURNS = [
 
 
 @EVERY_CLIENT
-def test_what_a_client_sends_back_is_what_the_model_is_given(command, host):
+def test_the_next_prompt_has_the_call_and_the_output_that_a_client_sends_back(command, host):
     with host(TURNS) as played:
         ran = run(command, HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
         assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
@@ -121,7 +121,7 @@ def test_what_a_client_sends_back_is_what_the_model_is_given(command, host):
 
 
 @pytest.mark.parametrize("name", ["the AI SDK, @ai-sdk/openai", "the Agents SDK for Python"])
-def test_where_nothing_is_stored_the_model_is_given_its_reasoning_again(name, host):
+def test_the_next_prompt_has_the_reasoning_of_an_unstored_response(name, host):
     with host(TURNS) as played:
         ran = run(SCRIPTS[name], HERE, BASE_URL=f"{played.url}/v1", MODEL="gpt-5.5", STORE="no")
         assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
@@ -134,7 +134,7 @@ def test_where_nothing_is_stored_the_model_is_given_its_reasoning_again(name, ho
 
 @pytest.mark.parametrize("host", OURS, indirect=True)
 @pytest.mark.parametrize("name", [*MESSAGES, *CHAT])
-def test_what_a_client_of_another_api_sends_back_is_what_the_model_is_given(name, host):
+def test_the_next_prompt_has_the_items_that_a_client_of_another_api_sends_back(name, host):
     with host(TURNS) as played:
         ran = run({**MESSAGES, **CHAT}[name], HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
         assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
@@ -146,11 +146,11 @@ def test_what_a_client_of_another_api_sends_back_is_what_the_model_is_given(name
 
 
 DROPPED = {"id", "signature", "created", "index", "parsed", "parsed_arguments"}
-"""What differs between two answers, and what the helpers of `openai` add."""
+"""Fields that differ between two answers, or that the helpers of `openai` add."""
 
 
 def comparable(value, dropped):
-    """Return what two equal answers have in common; a stream has no empty lists of annotations."""
+    """Return an answer without these fields, nulls and empty lists, which a stream lacks."""
     if isinstance(value, list):
         return [comparable(each, dropped) for each in value]
     if not isinstance(value, dict):
@@ -166,7 +166,7 @@ def comparable(value, dropped):
     ],
     ids=["Python", "Node"],
 )
-def test_what_an_sdk_accumulates_is_the_whole_answer(command, dropped):
+def test_the_accumulated_stream_of_an_sdk_equals_the_complete_answer(command, dropped):
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert ran.returncode == 0, ran.stderr
@@ -184,11 +184,11 @@ SUITES = {
 WITHOUT_CITATIONS = re.compile(
     r"content\.1: \{'type': 'text', 'text': .*\} is not valid under any of the given schemas", re.DOTALL
 )
-"""What it reports for a text without `citations`, as most of Anthropic's are; AI SDK 5 and 6 refuse the null that it wants."""
+"""The error for a text without `citations`, like most of Anthropic's; AI SDK 5 and 6 refuse the null that the suite expects."""
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_llm_comply(suite):
+def test_the_tests_of_llm_comply_pass_except_for_missing_citations(suite):
     model, passed, failed = SUITES[suite]
     command = [COMPLY, "run", "-k", "none", "-m", model, "--format", suite, "--json"]
     with ServerThread(build(SETTINGS, EmbeddedEngine((model,)))) as url:

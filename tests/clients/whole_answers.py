@@ -1,4 +1,4 @@
-"""What the accumulators of `anthropic` and `openai` make of a stream, and the same answer without streaming."""
+"""Prints streams as the accumulators of `anthropic` and `openai` read them, and the same answers without streaming."""
 
 import json
 import os

@@ -52,7 +52,7 @@ async def send(client, request, *, streamed):
     return judged(answer.content)[-1]["response"] if streamed else answer.json()
 
 
-def all_asked(server, requests):
+def ask_all(server, requests):
     """Return the responses to requests, each with and without streaming.
 
     A request is an interval, a turn and further fields; those of different intervals are sent one after another.
@@ -107,7 +107,7 @@ def cross(server, turns, parameters, *, every):
     turns = [turn for turn in turns if turn.since <= RELEASE]
     cases = [*product(INTERVALS, turns, parameters)] if every else spread(turns, parameters)
     plain = {}
-    for (interval, turn, parameter), (streamed, whole) in zip(cases, all_asked(server, cases), strict=True):
+    for (interval, turn, parameter), (streamed, whole) in zip(cases, ask_all(server, cases), strict=True):
         case = f"{turn.name} with {json.dumps(parameter)} in outputs of {interval}"
         assert without_chance(whole) == without_chance(streamed), case
         assert (summary(streamed), streamed["status"]) == ([*turn.items], turn.status), case
@@ -137,7 +137,7 @@ def test_a_stop_sequence_truncates_the_text_of_harmony(server):
     stopped = [(["w are"], ["Hm, well.", "Hello, world: ho"]), (["Hello"], ["Hm, well."]), ([", w"], ["Hm"])]
     cases = [*product(INTERVALS, stopped)]
     requests = [(interval, Turn("", [HARMONY_TEXT]), {"stop": stop}) for interval, (stop, _) in cases]
-    for (interval, (stop, texts)), (streamed, whole) in zip(cases, all_asked(server, requests), strict=True):
+    for (interval, (stop, texts)), (streamed, whole) in zip(cases, ask_all(server, requests), strict=True):
         assert without_chance(whole) == without_chance(streamed), (interval, stop)
         assert [item["content"][0]["text"] for item in streamed["output"]] == texts, (interval, stop)
         assert streamed["status"] == "completed"
@@ -147,7 +147,7 @@ def test_a_stop_sequence_truncates_the_text_of_harmony(server):
 def test_a_stop_sequence_truncates_the_text_and_its_log_probabilities(server):
     cases = [*product(INTERVALS, STOPPED, ({}, SCORED))]
     requests = [(interval, Turn("", [f"{TEXT}{END}"]), {"stop": stop, **scored}) for interval, (stop, _), scored in cases]
-    for (interval, (stop, text), scored), (streamed, whole) in zip(cases, all_asked(server, requests), strict=True):
+    for (interval, (stop, text), scored), (streamed, whole) in zip(cases, ask_all(server, requests), strict=True):
         assert without_chance(whole) == without_chance(streamed), (interval, stop)
         # White space at the beginning of a message is framing for some parsers, and text for others.
         messages = [item["content"][0]["text"].lstrip() for item in streamed["output"] if item["type"] == "message"]
@@ -162,7 +162,7 @@ def test_a_turn_that_continues_after_its_end_has_no_control_token_in_its_text(se
     cases = [*product(INTERVALS, [(Turn("", [text]), len(tokens("qwen3", text)) + 3) for text in written])]
     fields = {"ignore_eos": True, "tools": [FUNCTION]}
     requests = [(interval, turn, {**fields, "max_output_tokens": limit}) for interval, (turn, limit) in cases]
-    for (interval, (_, limit)), (streamed, whole) in zip(cases, all_asked(server, requests), strict=True):
+    for (interval, (_, limit)), (streamed, whole) in zip(cases, ask_all(server, requests), strict=True):
         assert without_chance(whole) == without_chance(streamed), interval
         assert (streamed["status"], streamed["usage"]["output_tokens"]) == ("incomplete", limit)
         assert "<|im_end|>" not in json.dumps(streamed["output"])
@@ -171,7 +171,7 @@ def test_a_turn_that_continues_after_its_end_has_no_control_token_in_its_text(se
 
 @PAIRS
 @HARMONY_SERVER
-def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_token(server, every):
+def test_harmony_that_continues_after_its_end_keeps_its_items_without_control_tokens(server, every):
     turns = [turn for turn in HARMONY if len(turn.rounds) == 1 and "max_output_tokens" not in turn.body]
     cases = [*product(INTERVALS, turns)] if every else spread(turns)
     limits = [len(tokens("gpt_oss", turn.rounds[0])) + 2 for _, turn in cases]
@@ -179,7 +179,7 @@ def test_harmony_that_continues_after_its_end_loses_nothing_and_has_no_control_t
         (interval, turn, {"ignore_eos": True, "max_output_tokens": limit})
         for (interval, turn), limit in zip(cases, limits, strict=True)
     ]
-    for (_, turn), limit, (streamed, whole) in zip(cases, limits, all_asked(server, requests), strict=True):
+    for (_, turn), limit, (streamed, whole) in zip(cases, limits, ask_all(server, requests), strict=True):
         assert without_chance(whole) == without_chance(streamed), turn.name
         assert streamed["usage"]["output_tokens"] == limit, turn.name
         assert "<|" not in json.dumps(streamed["output"]), turn.name

@@ -74,7 +74,7 @@ NAMED = {"type": "function", "name": "get_weather"}
 CALLED = '{"city":"Rome"}'
 PREFIXES = ("", "\n", "\n\n", "<|open|>response<|sep|><|close|>response<|sep|>")
 THOUGHTFUL = {"reasoning": {"effort": "high"}}
-"""With this, vLLM's grammars let the models reason first that reason only if asked."""
+"""Lets models reason that do so only on request: vLLM's grammars then allow reasoning before a call."""
 
 
 def written_json(name, choice):
@@ -85,7 +85,7 @@ def written_json(name, choice):
 
 
 @EVERY_SERVER
-def test_turns_with_automatic_calls(server):
+def test_turns_with_automatic_calls_have_the_expected_items(server):
     name = server.name.removeprefix("every-")
     for turn in family_turns(name, EVERY[name]):
         response = both(server.url, body(server.setup.model, turn))
@@ -94,7 +94,7 @@ def test_turns_with_automatic_calls(server):
 
 @EVERY_SERVER
 @pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
-def test_a_forced_call(server, choice):
+def test_a_forced_call_is_read_as_a_function_call(server, choice):
     name = server.name.removeprefix("every-")
     turn, *_ = family_turns(name, EVERY[name])
     thought = encode(LOOK[:1], "hermes", EVERY[name], thinking=False).rstrip() if EVERY[name] else ""

@@ -32,7 +32,7 @@ def gateway(server, api, family=None):
 
 
 ESTIMATED = {*CHANCE, "output_tokens_details"}
-"""What is also left out where markers of reasoning are several tokens: its tokens are estimated from vLLM's chunks."""
+"""Fields that also differ if a marker of reasoning is several tokens: reasoning tokens are then estimated from vLLM's chunks."""
 
 
 @TOKENS
@@ -42,7 +42,7 @@ def test_every_turn_of_gpt_oss_is_read_from_its_tokens(server):
 
 
 @TOKENS
-def test_log_probabilities_are_those_of_the_tokens(server):
+def test_log_probabilities_spell_the_text(server):
     turn = Turn("scored", ["<|channel|>final<|message|>Grüße, 世界! 👩‍👩‍👧<|return|>"])
     wanted = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
     with gateway(server, "vllm") as url:
@@ -67,7 +67,7 @@ def test_a_turn_continues_the_exact_tokens_of_the_last_one(server):
 
 
 @TOKENS
-def test_a_prompt_that_is_too_long_is_refused_before_anything_is_sent(server):
+def test_a_prompt_that_is_too_long_is_refused_without_a_generation(server):
     before = metric(server.url, "vllm:prompt_tokens_total")
     with gateway(server, "vllm") as url:
         request = {"model": "tiny", "input": "word " * 20_000}
@@ -91,7 +91,7 @@ def test_a_disconnect_aborts_the_generation(server):
 
 
 @TOKENS
-def test_an_alias_is_the_upstreams_model(server):
+def test_an_alias_selects_the_model_of_the_upstream(server):
     turn = Turn("an answer", ["<|channel|>final<|message|>Hello.<|return|>"])
     with gateway(server, "vllm") as url:
         assert {model["id"] for model in httpx.get(f"{url}/v1/models", timeout=60).json()["data"]} == {"tiny", "mine"}
@@ -100,7 +100,7 @@ def test_an_alias_is_the_upstreams_model(server):
 
 
 @TOKENS
-def test_every_stream_of_vllms_own_becomes_legal(server):
+def test_every_stream_of_vllms_responses_api_becomes_legal(server):
     with gateway(server, "responses") as url:
         at_once(HARMONY, lambda turn: judged(stream(url, body("gpt_oss", turn))))
 
@@ -115,7 +115,7 @@ def test_every_turn_of_a_family_is_read_from_its_tokens(server, name, reasoning)
 
 @pytest.mark.long
 @pytest.mark.parametrize("server", ["stock-families"], indirect=True)
-def test_structured_output_and_log_probabilities_of_a_family(server):
+def test_structured_output_of_a_family_has_log_probabilities(server):
     schema = {
         "type": "object",
         "properties": {"city": {"type": "string", "enum": ["Rome"]}},
@@ -141,7 +141,7 @@ PARSED_SERVER = pytest.mark.parametrize("server", ["stock-parsed"], indirect=Tru
 
 
 @PARSED_SERVER
-def test_tokens_are_read_whatever_parsers_the_server_has(server):
+def test_tokens_are_read_from_a_server_with_its_own_parsers(server):
     with gateway(server, "vllm", "hermes") as url:
         at_once([turn for turn in PARSED if turn.status != "failed"], partial(check, url, "qwen3"))
 

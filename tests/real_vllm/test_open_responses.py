@@ -24,7 +24,7 @@ def scripted(answer):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_server_passes(server, case):
+def test_the_server_passes_each_case(server, case):
     CASES[case](Suite(server.url, "tiny", scripted, HEADERS))
 
 

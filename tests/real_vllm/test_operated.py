@@ -38,7 +38,7 @@ def test_a_request_with_the_key_is_answered(server):
     assert (response.status, response.output_text) == ("completed", "Hello.")
 
 
-def test_only_requests_of_one_tenant_share_the_prefix_cache_whatever_their_prompt_cache_keys(server):
+def test_only_requests_of_one_tenant_share_the_prefix_cache(server):
     def cached(key, cache_key):
         request = request_body(input="word " * 300, prompt_cache_key=cache_key)
         usage = post(server, request, {"Authorization": f"Bearer {key}"}).json()["usage"]
@@ -55,7 +55,7 @@ def test_metrics_count_the_generated_tokens(server):
     assert (after[0] - before[0], after[1] - before[1]) == (usage["output_tokens"], 1)
 
 
-def test_vllm_counts_the_responses_that_its_own_tool_parser_reads_and_interlock_counts_all(server):
+def test_vllm_and_interlock_count_a_response_with_vllms_tool_parser(server):
     names = ("vllm:tool_call_parser_invocations_total", "interlock_responses_total", "interlock_items_total")
     before = [metric(server.url, name) for name in names]
     judged(stream(server.url, request_body(tools=[FUNCTION]), **HEADERS))

@@ -81,7 +81,7 @@ CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</t
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
-def test_qwen3_reasoning_and_an_answer(size: int):
+def test_qwen3_reasoning_and_an_answer_are_two_items(size: int):
     seen, _ = read("<think>\nI think.\n</think>\n\nIt is sunny.", size, tools=None, thinks="qwen3")
     assert [(item.kind, item.text.strip()) for item in seen] == [("reasoning", "I think."), ("message", "It is sunny.")]
 
@@ -96,7 +96,7 @@ def test_qwen3_reasoning_and_a_hermes_call_have_no_message_between_them(size: in
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_two_hermes_calls_after_a_message(size: int):
+def test_a_message_and_two_hermes_calls_are_three_items(size: int):
     second = CALL.replace("get_weather", "crm__find").replace("Rome", "Oslo")
     seen, _ = read(f"I look.{CALL}\n{second}", size, tools="hermes", thinks=None)
     assert [(item.kind, item.fields.get("name"), item.fields.get("namespace")) for item in seen] == [
@@ -126,7 +126,7 @@ def test_excluded_reasoning_is_counted(size: int):
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_vllms_harmony_parser(size: int):
+def test_chat_parser_reads_the_deltas_of_vllms_harmony_parser(size: int):
     kind = ParserManager.get_parser("openai", "openai_gptoss", enable_auto_tools=True, is_harmony=True)
     request = ResponsesRequest(**BODY)
     parser = kind(tokenizer(MARKS), request.tools)
@@ -274,7 +274,7 @@ def grammar(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_call_as_the_encoder_writes_it_follows_the_structural_tag(name):
+def test_an_encoded_call_follows_the_structural_tag(name):
     text = encode([WrittenItem("call", orjson.dumps({"s": "Rome", "n": 5}).decode(), "get_weather")], name)
     info = xgrammar.TokenizerInfo([bytes([byte]) for byte in range(256)])
     compiled = xgrammar.GrammarCompiler(info).compile_grammar(grammar(name))

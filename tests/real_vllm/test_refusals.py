@@ -66,7 +66,7 @@ def test_an_invalid_parameter_is_a_400_in_every_mode(server):
 
 
 @PARSED_SERVER
-def test_an_invalid_grammar_is_vllms_error_streamed_or_not(server):
+def test_an_invalid_grammar_is_vllms_error_with_and_without_streaming(server):
     settings = schema({"type": "object", "patternProperties": {"^a": {"type": "string"}}, "minContains": 2})
     answers = [post(server, {**REQUEST, **settings, "stream": streamed}) for streamed in (False, True)]
     assert [answer.status_code for answer in answers] == [answers[0].status_code] * 2

@@ -103,7 +103,7 @@ def test_turns_are_legal_streams_and_the_same_without_streaming(server, turns, a
     at_once(turns, check)
 
 
-# A host in vLLM of the tests of clients starts and writes its turns; `make test-clients`, which has four, runs by hand
+# A vLLM host of the tests of clients starts and writes its turns; `make test-clients`, which is run by hand, has four
 
 
 def test_a_host_of_the_clients_in_vllm_writes_its_turns(tmp_path):

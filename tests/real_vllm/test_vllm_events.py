@@ -85,7 +85,7 @@ def test_turns_with_a_grammar_are_legal_with_the_flags_of_their_family(server, s
 
 
 @PARSED_SERVER
-def test_turns_are_legal_with_the_context_that_parses(server):
+def test_turns_are_legal_with_the_parsable_context(server):
     at_once(PARSED, partial(check, server, PARSABLE))
 
 
@@ -100,7 +100,7 @@ def test_the_page_says_how_many_turns_of_the_comparison_were_played():
 
 
 @PARSED_SERVER
-def test_vllm_runs_a_tool_for_the_context_that_parses(server):
+def test_vllm_runs_a_tool_with_the_parsable_context(server):
     call = '<tool_call>\n{"name": "code_interpreter", "arguments": {"code": "print(1)"}}\n</tool_call><|im_end|>'
     run = Turn("run", [call, "It is done.<|im_end|>"], body={"tools": [PYTHON]})
     run_call, message = play(server, PARSABLE, run)[-1]["response"]["output"]
@@ -131,7 +131,7 @@ def test_vllm_stores_a_response_and_continues_it(server):
 
 @HARMONY_SERVER
 @pytest.mark.parametrize("streamed", [True, False])
-def test_vllm_makes_a_response_in_the_background(server, streamed):
+def test_vllm_creates_a_background_response(server, streamed):
     request = body("gpt_oss", HARMONY[1], background=True)
     if streamed:
         response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]

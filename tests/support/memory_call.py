@@ -1,4 +1,4 @@
-"""What is expected of the kind that docs/design/adding-a-kind.md adds: `test_adding.py` runs this where the package has it."""
+"""The tests of the kind that docs/design/adding-a-kind.md adds; `test_adding.py` runs them with a copy of the package."""
 
 import json
 import os
@@ -53,11 +53,11 @@ def changed(place, name, value):
     return bodies
 
 
-def test_it_is_the_copy_that_has_the_kind():
+def test_the_copy_of_the_package_is_imported():
     assert Path(interlock.__file__).is_relative_to(os.environ["PYTHONPATH"])
 
 
-def test_the_driver_emits_its_events_in_the_declared_order():
+def test_the_driver_emits_the_events_in_the_declared_order():
     call = {"type": "memory_call", "id": "mem_1", "query": "the trip"}
     about = {"item_id": "mem_1", "output_index": 0}
     assert LEGAL[2:-1] == [
@@ -79,7 +79,7 @@ def test_the_driver_emits_its_events_in_the_declared_order():
 
 
 @pytest.mark.parametrize("end", [[], [Close()], [Close(), Run("mem_1")], [Close(), Fail("mem_1", "It broke.")]])
-def test_whatever_ends_it_both_judges_find_nothing(end):
+def test_both_judges_accept_every_ending(end):
     bodies = events(CALL, *end)
     assert (rules(bodies), oracle.check(bodies)) == (set(), [])
 
@@ -95,7 +95,7 @@ def test_whatever_ends_it_both_judges_find_nothing(end):
         (changed(5, "status", "failed"), "R10"),
     ],
 )
-def test_both_judges_find_a_planted_fault(bodies, rule):
+def test_both_judges_report_a_planted_fault(bodies, rule):
     assert rule in rules(bodies)
     assert rule in {finding.rule for finding in oracle.check(bodies)}
 
@@ -105,7 +105,7 @@ def run(*arguments):
     return result.exit_code, result.stdout
 
 
-def test_the_command_judges_it(tmp_path):
+def test_check_judges_a_stream_with_the_item(tmp_path):
     stream = tmp_path / "stream.sse"
     stream.write_bytes(streams.frames(LEGAL))
     assert run("check", str(stream)) == (0, f"legal: {stream}: 7 events, 1 item, completed\n")
@@ -114,23 +114,23 @@ def test_the_command_judges_it(tmp_path):
     assert (status, "R10" in output) == (1, True)
 
 
-def test_the_command_draws_it():
+def test_diagram_draws_the_kind():
     assert run("diagram", "memory_call") == (0, to_mermaid(draw(LIFECYCLES["memory_call"])))
     assert run("diagram", "memory_call", "--format", "svg") == (0, to_svg(draw(LIFECYCLES["memory_call"])))
 
 
-def test_a_client_may_send_it_back():
+def test_a_client_may_send_the_item_back():
     item = LEGAL[5]["item"]
     assert read_request({"model": "m", "input": [item]}).input == (item,)
 
 
-def test_a_server_offers_its_tool():
+def test_a_server_offers_the_tool():
     assert HOSTED_TOOLS[-1] == "memory"
     (function,) = list_hosted_functions({"memory": ""}).values()
     assert (function["name"], function["parameters"]["required"]) == ("memory", ["query"])
 
 
-def test_a_model_calls_it_and_its_tool_runs():
+def test_a_model_calls_the_tool_and_the_item_has_its_result():
     parser = ChatParser(route_hosted(Routing(), {"memory"}))
     call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"query": "the trip"}'}}
     driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
@@ -145,27 +145,27 @@ def test_a_model_calls_it_and_its_tool_runs():
     assert driver.response["output"] == [LEGAL[5]["item"]]
 
 
-def test_a_call_without_a_query_is_one_of_a_function():
+def test_a_call_without_a_query_becomes_a_function_call():
     parser = ChatParser(route_hosted(Routing(), {"memory"}))
     call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"question": "the trip"}'}}
     written = [*parser.feed(Chunk(delta={"tool_calls": [call]})), *parser.end("stop", Usage())]
     assert written[0] == Open("function_call", {"name": "memory"})
 
 
-def test_a_model_reads_it():
+def test_the_item_reaches_a_model_as_a_function_call_and_its_output():
     arguments = {"name": "memory", "arguments": '{"query":"the trip"}'}
     call, output = normalize([LEGAL[5]["item"]])
     assert call == {"type": "function_call", "call_id": call["call_id"], **arguments}
     assert output == {"type": "function_call_output", "call_id": call["call_id"], "output": "To Ulm."}
 
 
-def test_the_proof_holds_for_it():
+def test_the_proof_holds_for_the_kind():
     proof = prove(kinds=("memory_call",))
     assert proof.holds
     assert proof.coverage["memory_call"].edges == 9
 
 
-def test_a_broken_stream_lacks_the_start_of_its_tool():
+def test_break_rule_drops_the_start_of_the_tool():
     names = [body["type"] for body in streams.break_rule(LEGAL, "R11")]
     assert names == [body["type"] for body in without("response.memory_call.recalling")]
 
@@ -177,7 +177,7 @@ class Seeded(random.Random):
         return "rain"
 
 
-def test_random_streams_have_it_and_both_judges_find_nothing():
+def test_random_streams_have_the_kind_and_both_judges_accept_them():
     drawn = [streams.stream(Seeded(seed), min_items=1) for seed in range(200)]
     having = [bodies for bodies in drawn if any(body.get("item", {}).get("type") == "memory_call" for body in bodies)]
     assert having
