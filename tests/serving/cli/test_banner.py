@@ -1,4 +1,4 @@
-"""At its start, `interlock serve` says what it serves, and warns of what is probably wrong."""
+"""The banner and the warnings of `interlock serve` at its start, its launch of vLLM, and its log lines."""
 
 import asyncio
 import json
@@ -53,14 +53,14 @@ def test_a_gateway_answers_before_its_upstream_has_listed_its_models() -> None:
     assert upstream.answer == b"HTTP/1.1 200 OK\r\n"
 
 
-def test_the_banner_of_an_engine() -> None:
+def test_the_banner_describes_an_engine() -> None:
     with serve_command("--model", "a", "--model", "b", "--api-key", "k", "--code-interpreter") as command:
         pass
     details = ["  engine: embedded", "  store: memory:", "  tools: code_interpreter", "  API keys: 1"]
     assert command.lines == [f"Serving a, b at {command.url}/v1", *details]
 
 
-def test_the_banner_of_a_script_as_json() -> None:
+def test_the_banner_of_a_script_can_be_json() -> None:
     script = "examples/recordings/text.jsonl"
     with serve_command("--script", script, "--log-format", "json") as command:
         pass
@@ -106,7 +106,7 @@ def test_the_banner_of_a_gateway_warns_of_its_upstreams_by_name(tmp_path) -> Non
 
 
 @pytest.mark.parametrize("path", ["/v1/v1", "/v1/chat/completions", "/api"])
-def test_a_wrong_path_of_an_upstream_is_found(path) -> None:
+def test_a_warning_about_a_wrong_upstream_path_has_the_right_one(path) -> None:
     right = "/api/v1" if path == "/api" else "/v1"
 
     class PickyUpstream(ScriptedUpstream):
@@ -121,14 +121,14 @@ def test_a_wrong_path_of_an_upstream_is_found(path) -> None:
     ]
 
 
-def test_keys_that_the_upstream_checks_are_not_missing() -> None:
+def test_passed_keys_cause_no_warning_about_a_missing_key() -> None:
     upstream = ScriptedUpstream([], listing=failure(401, {"error": {"message": "no key"}}))
     with serve_upstream(upstream) as url, serve_command("--host", "0.0.0.0", "--upstream", url, "--pass-key") as command:  # noqa: S104
         pass
     assert command.lines[-1] == "  API keys: those of the upstreams"
 
 
-def test_an_address_that_others_reach_needs_a_key() -> None:
+def test_a_server_on_all_addresses_warns_about_a_missing_key() -> None:
     with serve_command("--host", "0.0.0.0") as command:  # noqa: S104 - the warning is about this address
         pass
     advice = "other machines can use the server without a key; add --api-key, or listen on 127.0.0.1"
@@ -142,7 +142,7 @@ def test_the_password_of_a_store_is_not_shown() -> None:
     assert not re.search("secret", "\n".join(command.lines))
 
 
-def test_the_urls_that_may_be_meant() -> None:
+def test_candidates_for_the_url_of_an_upstream_correct_its_path() -> None:
     assert [*_other_urls("http://a/v1")] == ["http://a"]
     assert [*_other_urls("http://a/x/v1/v1/responses")] == [
         "http://a/x/v1/v1",
@@ -217,7 +217,7 @@ def objects(lines):
 
 
 def responses(lines):
-    """What the lines of responses say, without ids and times."""
+    """The fields of the lines about responses, without ids and times."""
     ends = [line for line in lines if line["logger"].endswith(".responses.service")]
     assert [line for line in ends if not line.keys() >= FIGURES or not re.fullmatch(TIME, line["time"])] == []
     return [{name: value for name, value in line.items() if name not in FIGURES | {"message"}} for line in ends]
@@ -238,7 +238,7 @@ def test_a_response_has_one_line_of_text() -> None:
     assert re.fullmatch(pattern, line)
 
 
-def test_every_answer_has_an_id_and_one_that_is_not_sane_is_replaced() -> None:
+def test_every_answer_has_a_request_id_and_an_invalid_one_is_replaced() -> None:
     with serve_command("--log-format", "json", "--log-level", "info", "--view", "--api-key", "k") as command:
         key = {"authorization": "Bearer k"}
         answers = [
@@ -253,7 +253,7 @@ def test_every_answer_has_an_id_and_one_that_is_not_sane_is_replaced() -> None:
     assert [line["request_id"] for line in objects(command.lines) if line["logger"] == "uvicorn.access"] == ids
 
 
-def test_a_format_comes_from_the_environment_or_a_file(tmp_path) -> None:
+def test_the_log_format_comes_from_the_environment_or_a_file(tmp_path) -> None:
     config = tmp_path / "interlock.toml"
     config.write_text('[serve]\nlog_format = "json"\nlog_level = "info"\n')
     for options, variables in (([], {"INTERLOCK_LOG_FORMAT": "json"}), (["--config", config], {})):
@@ -298,7 +298,7 @@ def test_the_lines_of_a_gateway_name_its_upstream_and_never_content_or_keys() ->
     assert [secret for secret in (SENTENCE, "secret", "key one", "key two", "upstream key") if secret in text] == []
 
 
-def test_a_message_stays_on_its_line_and_a_traceback_follows() -> None:
+def test_a_log_message_stays_on_its_line_and_a_traceback_follows() -> None:
     try:
         int("broken")
     except ValueError:
@@ -331,7 +331,7 @@ def test_a_message_stays_on_its_line_and_a_traceback_follows() -> None:
     }
 
 
-def test_the_warning_about_a_random_sealing_key_comes_only_where_others_need_the_key(tmp_path) -> None:
+def test_a_random_sealing_key_is_warned_about_only_with_a_persistent_store(tmp_path) -> None:
     with serve_command() as alone:
         pass
     with serve_command("--store", f"sqlite:{tmp_path / 'store.db'}") as shared:

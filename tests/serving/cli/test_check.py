@@ -114,7 +114,7 @@ def test_no_line_is_longer_than_80_columns_unless_it_is_one_word(path) -> None:
 
 
 @pytest.mark.parametrize(("name", "finding"), [("R3-no-done-marker", "no-done-marker"), ("R14-unknown-item", "unknown-item")])
-def test_strict_fails_on_a_deviation_and_on_what_is_not_judged(name, finding) -> None:
+def test_strict_fails_on_deviations_and_on_events_that_are_not_judged(name, finding) -> None:
     path = CORPUS / "broken" / f"{name}.sse"
     assert (run(path).exit_code, run(path, "--strict").exit_code) == (0, 1)
     assert run(path, "--strict", "--ignore", finding).exit_code == 0
@@ -167,7 +167,7 @@ def test_compressed_files_are_judged_like_others(tmp_path) -> None:
 
 
 @each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
-def test_check_counts_as_the_viewer_counts(path) -> None:
+def test_check_and_the_viewer_count_the_same_findings(path) -> None:
     trace = Trace()
     lines = [*trace.feed(path.read_bytes()), *trace.end()]
     viewed = Counter(line[2]["severity"] for line in lines if line[0] == "f")
@@ -237,12 +237,12 @@ def test_the_json_output_matches_its_schema() -> None:
     assert fields == {"severity", "times", *(field.name for field in attrs.fields(Finding))}
 
 
-def test_there_is_colour_on_a_terminal() -> None:
+def test_output_is_coloured_on_a_terminal() -> None:
     result = CliRunner().invoke(app, ["check", str(LEGAL)], color=True)
     assert "\x1b[" in result.stdout
 
 
-def test_a_file_without_a_byte_is_empty(tmp_path) -> None:
+def test_an_empty_file_is_unreadable(tmp_path) -> None:
     (tmp_path / "a.sse").touch()
     result = run(tmp_path / "a.sse", "--json")
     assert (result.exit_code, [each["error"] for each in sources(result)]) == (2, ["it is empty"])
@@ -256,7 +256,7 @@ def test_the_json_output_says_that_a_source_is_unreadable() -> None:
     )
 
 
-def test_a_resumed_stream_begins_at_the_number_of_from() -> None:
+def test_from_sets_the_first_number_of_a_resumed_stream() -> None:
     tail = STREAM[STREAM.index(b"event: response.output_text.delta") :]
     assert run("-", "--from", 4, stdin=tail).exit_code == 0
     assert rules(run("-", "--from", 3, "--json", stdin=tail)) == {"R2"}
@@ -363,7 +363,7 @@ def test_an_unreachable_source_is_named(source, message) -> None:
 
 
 @pytest.mark.parametrize(("text", "wrong"), [(None, "No such file"), ("{", "not JSON"), ("[]", "not a JSON object")])
-def test_a_request_that_cannot_be_posted_is_named(text, wrong, tmp_path) -> None:
+def test_the_error_for_an_invalid_request_file_names_the_file(text, wrong, tmp_path) -> None:
     body = tmp_path / "request.json"
     if text is not None:
         body.write_text(text)
@@ -371,12 +371,12 @@ def test_a_request_that_cannot_be_posted_is_named(text, wrong, tmp_path) -> None
     assert (result.exit_code, f"request.json: {wrong}" in result.stderr) == (2, True)
 
 
-def test_a_header_has_a_colon() -> None:
+def test_a_header_without_a_colon_is_refused() -> None:
     result = run(LEGAL, "--header", "nonsense")
     assert (result.exit_code, "'nonsense' has no colon; write NAME:VALUE" in result.stderr) == (2, True)
 
 
-def test_of_a_recording_the_stream_is_judged_that_replay_writes(tmp_path) -> None:
+def test_a_recording_is_judged_by_the_stream_that_replay_writes(tmp_path) -> None:
     recording = CORPUS / "recordings" / "text.jsonl"
     replayed = run("-", stdin=CliRunner().invoke(app, ["replay", str(recording)]).stdout_bytes)
     assert (run(recording).stdout, replayed.exit_code) == (replayed.stdout.replace("standard input", str(recording)), 0)
@@ -421,7 +421,7 @@ def test_a_response_is_not_a_stream(indent) -> None:
     assert (result.exit_code, result.stderr) == (2, message)
 
 
-# A command ends with a message if it reads from a slow server, or from what is no stream
+# A command ends with a message if it reads from a slow server, or from a source that is not a stream
 
 
 ROOT = Path(__file__).parents[3]
@@ -520,7 +520,7 @@ def test_a_constant_that_json_lacks_is_not_an_event(constant, tmp_path) -> None:
     assert (result.exit_code, findings[0]["rule"]) == (1, "R5")
 
 
-def test_a_recording_with_such_a_constant_is_refused(tmp_path) -> None:
+def test_a_recording_with_a_constant_that_json_lacks_is_refused(tmp_path) -> None:
     path = tmp_path / "recording.jsonl"
     path.write_text('{"interlock_recording": NaN}\n')
     result = run_command("replay", path)

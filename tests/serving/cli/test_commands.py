@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path) -> None:
     assert (result.exit_code, result.stderr) == (2, f"interlock: {tmp_path}: Is a directory\n")
 
 
-def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
+def test_a_chunk_size_of_zero_is_refused() -> None:
     assert run("replay", TEXT, "--chunk", 0).exit_code == 2
 
 
@@ -115,29 +115,29 @@ def test_a_chunk_of_no_tokens_is_a_wrong_option() -> None:
         (["check", TEXT, "--timeout"], "Error: Invalid value for '--timeout': 'nan' is not a number."),
     ],
 )
-def test_nan_is_a_wrong_option(arguments, message) -> None:
+def test_nan_is_refused_as_an_option(arguments, message) -> None:
     result = run(*arguments, "nan")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, message)
 
 
-def test_replay_speaks_the_other_dialect() -> None:
+def test_replay_can_write_the_open_responses_dialect() -> None:
     result = run("replay", RECORDINGS / "answer.jsonl", "--dialect", "open_responses")
     assert "event: response.reasoning.delta\n" in result.stdout
     assert run("check", "-", "--dialect", "open_responses", stdin=result.stdout_bytes).exit_code == 0
 
 
-def test_check_says_that_a_legal_stream_is_legal() -> None:
+def test_check_reports_that_a_stream_is_legal() -> None:
     result = run("check", "-", stdin=run("replay", TEXT, "--chunk", 1000).stdout_bytes)
     assert (result.exit_code, result.stdout) == (0, "legal: standard input: 9 events, 1 item, completed\n")
 
 
-def test_check_lists_what_is_wrong_with_a_stream() -> None:
+def test_check_lists_the_errors_of_a_stream() -> None:
     result = run("check", CORPUS / "broken" / "R9-delta-lost.sse")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[3].split()[:2] == ["R9", "output_text.done:"]
 
 
-def test_check_lists_what_is_missing_at_the_end() -> None:
+def test_check_lists_a_missing_end_marker() -> None:
     data = (CORPUS / "legal" / "nothing.sse").read_bytes().removesuffix(b"data: [DONE]\n\n")
     result = run("check", "-", "--strict", stdin=data)
     assert (result.exit_code, result.stdout.splitlines()[3].split()[0]) == (1, "R3")
@@ -217,7 +217,7 @@ def test_the_garbage_collector_waits_until_the_server_is_ready(monkeypatch) -> N
     assert (run("serve", "--store", "nonsense:").exit_code, gc.isenabled()) == (2, True)
 
 
-def test_an_application_refuses_an_invalid_key_too() -> None:
+def test_an_application_refuses_an_empty_key() -> None:
     with pytest.raises(SettingsError, match=r"^api_key: the key is empty"):
         build(Settings(api_key=[""]), EmbeddedEngine())
 
@@ -269,7 +269,7 @@ def test_serve_refuses_a_script_beside_an_upstream(tmp_path) -> None:
     assert [(each.exit_code, each.stderr) for each in results] == [(2, message)] * 2
 
 
-def test_serve_runs_code_if_a_setting_says_so(tmp_path) -> None:
+def test_serve_runs_code_if_the_interpreter_is_enabled(tmp_path) -> None:
     config = tmp_path / "interlock.toml"
     config.write_text("[serve]\ncode_interpreter = true\n")
     tool = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -335,7 +335,7 @@ def test_record_needs_a_server_and_a_json_file(tmp_path) -> None:
         (["--store", "sqlite:x.db", "--view"], "it shows the streams of one process, not of --workers 2"),
     ],
 )
-def test_workers_without_what_they_share_are_refused(monkeypatch, tmp_path, options, message) -> None:
+def test_workers_are_refused_with_options_for_one_process(monkeypatch, tmp_path, options, message) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("serve", "--workers", "2", "--port", "0", *options)
     option = "--view" if "--view" in options else "--workers"
@@ -408,7 +408,7 @@ def run_main(monkeypatch, *arguments: str) -> None:
         ("mcp_types", "mcp", "serve"),
     ],
 )
-def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch, package, name, extra) -> None:
+def test_a_missing_package_is_named_with_its_install_command(monkeypatch, package, name, extra) -> None:
     def run_without():
         raise ModuleNotFoundError(name=f"{package}.part")
 
@@ -427,7 +427,7 @@ def test_a_missing_module_of_interlock_is_an_internal_error(monkeypatch, capsys)
     assert "ModuleNotFoundError: import of interlock.serving.cli.commands halted" in capsys.readouterr().err
 
 
-def test_an_internal_error_is_no_verdict(monkeypatch, capsys) -> None:
+def test_an_internal_error_ends_check_with_status_2(monkeypatch, capsys) -> None:
     monkeypatch.setattr(Acceptor, "feed", lambda *_: {}["lost"])
     with pytest.raises(SystemExit) as ended:
         run_main(monkeypatch, "check", str(LEGAL / "message.sse"))
@@ -442,7 +442,7 @@ def test_the_version_is_printed_in_every_install(monkeypatch, capsys, option) ->
     assert capsys.readouterr().out == f"interlock {interlock.__version__}\n"
 
 
-def test_an_output_that_cannot_be_written_ends_a_command(monkeypatch) -> None:
+def test_an_unwritable_output_ends_a_command_with_status_2(monkeypatch) -> None:
     with Path("/dev/full").open("w") as output, Path("/dev/full").open("w") as errors:
         monkeypatch.setattr(sys, "stdout", output)
         monkeypatch.setattr(sys, "stderr", errors)
@@ -483,11 +483,11 @@ def draw(*arguments: str):
     return CliRunner().invoke(app, ["diagram", *arguments])
 
 
-def test_every_kind_of_item_the_response_the_framing_and_the_machines_of_the_hosts_can_be_drawn() -> None:
+def test_every_lifecycle_and_process_can_be_drawn() -> None:
     assert set(GRAPHS) == {"response", "harmony", *ITEMS, *process_graphs()}
 
 
-def test_the_framing_is_drawn_row_by_row() -> None:
+def test_the_diagram_of_the_framing_has_every_row_of_its_table() -> None:
     drawn = {
         (source, trigger, dest, label.events)
         for edge in GRAPHS["harmony"].edges
@@ -589,7 +589,7 @@ def test_a_store_is_swept(url, monkeypatch) -> None:
     assert call("sweep") == (0, "deleted 0 responses, 1 conversations and 0 event logs\n")
 
 
-def test_a_store_that_cannot_be_used_ends_the_command(tmp_path) -> None:
+def test_an_unusable_store_ends_the_command_with_status_2(tmp_path) -> None:
     code, output = call("info", "--store", "mongodb://db")
     assert (code, output.startswith("interlock: mongodb://db names no store")) == (2, True)
     code, output = call("info", "--store", f"sqlite:{tmp_path / 'none' / 'store.db'}")

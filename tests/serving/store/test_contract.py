@@ -105,7 +105,7 @@ async def contents(store):
 HIDDEN = (FRAMES, 0, 3, "hidden", False, True)
 
 
-def test_of_a_hidden_response_only_the_log_is_left_and_nothing_changes_it(opened) -> None:
+def test_a_hidden_response_keeps_only_its_log_and_cannot_be_changed(opened) -> None:
     async def scenario(store):
         lease = await hide(store)
         for attempt in (store.put("", ENDED), store.enqueue("", QUEUED, "b")):
@@ -130,7 +130,7 @@ def test_of_a_hidden_response_only_the_log_is_left_and_nothing_changes_it(opened
 
 
 @pytest.mark.parametrize("ttl", [None, 3600])
-def test_the_log_of_a_hidden_response_is_gone_when_the_lease_of_its_readers_is_over(opened, ttl) -> None:
+def test_the_log_of_a_hidden_response_is_removed_when_the_lease_of_its_readers_ends(opened, ttl) -> None:
     async def scenario(store):
         await hide(store)
         before = await log_of(store)
@@ -145,7 +145,7 @@ def test_the_log_of_a_hidden_response_is_gone_when_the_lease_of_its_readers_is_o
 
 @pytest.mark.parametrize("swept", [False, True])
 @pytest.mark.parametrize("trigger", ["put", "enqueue"])
-def test_the_id_of_a_hidden_response_is_free_when_its_log_is_gone(opened, trigger, swept) -> None:
+def test_the_id_of_a_hidden_response_can_be_used_again_after_its_log_is_removed(opened, trigger, swept) -> None:
     async def scenario(store):
         await hide(store)
         opened.now += LEASE
@@ -176,7 +176,7 @@ def test_a_hidden_response_can_be_deleted_at_once(opened) -> None:
     assert run(opened, scenario) == ((True, False), after, ((), 0, 0, "queued", False, False))
 
 
-def test_a_response_in_progress_and_none_at_all_cannot_be_hidden_and_leave_nothing(opened) -> None:
+def test_hiding_removes_a_response_in_progress_and_ignores_a_missing_one(opened) -> None:
     async def scenario(store):
         lease = await store.enqueue("", QUEUED, "a")
         await store.append(lease, 0, FRAMES)
@@ -197,7 +197,7 @@ def test_the_log_of_a_hidden_response_from_before_the_clock_was_set_back_is_remo
     assert run(opened, scenario) == (None, SweepResult(1, 0), 0)
 
 
-def test_the_events_of_an_owner_are_read_as_they_are_committed_and_the_end_is_one_commit(opened) -> None:
+def test_events_can_be_read_once_committed_and_the_end_is_one_commit(opened) -> None:
     async def scenario(store):
         lease = await store.enqueue("", QUEUED, "a")
         logs = [await log_of(store)]
@@ -237,7 +237,7 @@ def test_events_with_a_gap_or_a_repeat_are_refused_and_nothing_is_written(opened
     assert stored_response == QUEUED
 
 
-def test_a_silent_owner_loses_its_lease_to_the_first_who_adopts_the_response(opened) -> None:
+def test_a_silent_owner_loses_its_lease_to_the_first_process_that_adopts_the_response(opened) -> None:
     async def scenario(store):
         lease = await store.enqueue("", QUEUED, "a")
         await store.append(lease, 0, FRAMES[:1])
@@ -271,7 +271,7 @@ def test_a_lost_response_that_is_cancelled_stays_lost(opened) -> None:
     assert run(opened, scenario) == ([("", "resp_1")], Lease("", "resp_1", "b", 2))
 
 
-def test_an_owner_that_comes_back_before_anybody_has_taken_over_goes_on(opened) -> None:
+def test_an_owner_can_renew_an_expired_lease_that_no_process_has_taken(opened) -> None:
     async def scenario(store):
         lease = await store.enqueue("", QUEUED, "a")
         opened.now += 2 * LEASE
@@ -281,7 +281,7 @@ def test_an_owner_that_comes_back_before_anybody_has_taken_over_goes_on(opened) 
     assert run(opened, scenario) == ("running", None)
 
 
-def test_a_lease_from_before_the_clock_was_set_back_is_over(opened) -> None:
+def test_a_lease_from_before_the_clock_was_set_back_has_expired(opened) -> None:
     async def scenario(store):
         await store.enqueue("", QUEUED, "a")
         opened.now -= 500
@@ -307,7 +307,7 @@ def test_the_first_end_stays_and_a_deleted_response_has_no_owner(opened) -> None
     assert run(opened, scenario) == ENDED
 
 
-def test_a_response_that_is_being_made_is_not_put(opened) -> None:
+def test_putting_a_response_in_progress_is_a_conflict(opened) -> None:
     async def scenario(store):
         await store.enqueue("", QUEUED, "a")
         with pytest.raises(Conflict):
@@ -403,7 +403,7 @@ def test_a_log_is_removed_some_time_after_the_end_of_its_response(opened) -> Non
     assert run(opened, scenario) == (swept, ((), 3, 3, "ended", False, False), ENDED)
 
 
-def test_of_all_lost_responses_those_that_were_lost_first_are_returned(opened) -> None:
+def test_the_responses_that_were_lost_first_are_returned_first(opened) -> None:
     async def scenario(store):
         for tenant in ("z", "a", "m"):
             await store.enqueue(tenant, QUEUED, "a")
@@ -414,7 +414,7 @@ def test_of_all_lost_responses_those_that_were_lost_first_are_returned(opened) -
     assert run(opened, scenario) == [[("z", "resp_1")], [("z", "resp_1"), ("a", "resp_1"), ("m", "resp_1")]]
 
 
-def test_a_store_returns_what_it_contains(opened) -> None:
+def test_info_counts_the_contents_of_a_store(opened) -> None:
     async def scenario(store):
         await store.put("", StoredResponse({"id": "resp_0", "output": [ANSWER]}, (QUESTION,)))
         lease = await store.enqueue("", QUEUED, "a")
@@ -517,7 +517,7 @@ def test_a_conversation_never_expires_by_default(opened) -> None:
     assert run(opened, scenario) == (SweepResult(0, 0), CONVERSATION)
 
 
-def test_a_conversation_that_does_not_exist_is_left_alone(opened) -> None:
+def test_operations_on_a_missing_conversation_do_nothing(opened) -> None:
     async def scenario(store):
         await store.create_conversation("two", CONVERSATION)
         await store.release("", "conv_1", "resp_1")
@@ -536,7 +536,7 @@ def test_a_conversation_that_does_not_exist_is_left_alone(opened) -> None:
     assert run(opened, scenario) == [None, None, None, None, None, False, False, False, ()]
 
 
-def test_of_two_additions_to_a_conversation_one_is_refused_before_and_one_at_the_end(opened) -> None:
+def test_a_held_conversation_refuses_changes_by_others(opened) -> None:
     async def scenario(store):
         await store.create_conversation("", CONVERSATION)
         await store.hold("", "conv_1", "resp_1")
@@ -568,7 +568,7 @@ def stored(name):
     return StoredResponse({"id": f"resp_{name}", "output": [items[1]]}, items[:1]), Addition("conv_1", f"resp_{name}", items)
 
 
-def test_a_response_that_ends_after_another_has_taken_its_conversation_changes_nothing_there(opened) -> None:
+def test_a_late_response_cannot_change_a_conversation_that_another_has_taken(opened) -> None:
     async def scenario(store):
         (late, late_addition), (new, new_addition) = stored("late"), stored("new")
         await store.create_conversation("", CONVERSATION)
@@ -592,7 +592,7 @@ def test_a_response_that_ends_after_another_has_taken_its_conversation_changes_n
 
 
 @pytest.mark.parametrize("happens", ["nothing", "renewed", "changed", "held and released", "created again"])
-def test_a_response_whose_lease_has_lapsed_adds_its_items_unless_somebody_came_between(opened, happens) -> None:
+def test_a_response_with_a_lapsed_lease_adds_its_items_unless_the_conversation_was_taken_or_changed(opened, happens) -> None:
     async def scenario(store):
         late, addition = stored("late")
         await store.create_conversation("", CONVERSATION)
@@ -620,7 +620,7 @@ def test_a_response_whose_lease_has_lapsed_adds_its_items_unless_somebody_came_b
     assert (items, is_free) == (expected.get(happens, ()), True)
 
 
-def test_of_a_late_end_a_new_response_and_a_client_that_race_each_acknowledged_change_is_kept(opened) -> None:
+def test_acknowledged_changes_of_concurrent_writers_to_a_conversation_are_kept(opened) -> None:
     async def conflicts(attempt):
         try:
             await attempt
@@ -667,7 +667,7 @@ def test_a_released_conversation_can_be_held_by_another(opened) -> None:
     assert run(opened, scenario)
 
 
-def test_the_items_that_a_response_adds_are_one_commit_with_its_end(opened) -> None:
+def test_the_end_of_a_response_and_the_items_that_it_adds_are_one_commit(opened) -> None:
     async def scenario(store):
         await store.create_conversation("", CONVERSATION)
         await store.hold("", "conv_1", "resp_1")
@@ -695,7 +695,7 @@ def test_a_subscription_to_an_id_with_a_lone_surrogate_does_not_stop_the_others(
     run(opened, scenario)
 
 
-def test_items_with_the_longest_ids_that_requests_may_have_are_stored_found_and_removed(opened) -> None:
+def test_items_with_ids_of_maximum_length_are_stored_found_and_removed(opened) -> None:
     letters = "".join(chr(letter) for letter in range(0x4E00, 0x4E00 + 4095))  # which no index can compress
     one, two = ({"id": f"{letters}{last}", "type": "message", "content": last} for last in "12")
 

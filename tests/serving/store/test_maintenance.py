@@ -1,4 +1,4 @@
-"""An archive ends an outage and lost responses by itself, and the log has each fault once."""
+"""Maintenance by an archive, the URLs of stores, the size of a response, and stores that several processes share."""
 
 import asyncio
 import json
@@ -66,7 +66,7 @@ def messages(caplog):
     return [record.getMessage() for record in caplog.records if record.name == archive.__name__]
 
 
-def test_a_store_that_is_full_of_expired_responses_is_used_again(make_store) -> None:
+def test_a_store_full_of_expired_responses_becomes_usable_again(make_store) -> None:
     clock = Clock()
     store = make_store("sqlite", ttl=60, clock=clock, max_bytes=5 * 2**20)
 
@@ -168,10 +168,10 @@ def test_responses_that_cannot_be_ended_delay_no_other_and_are_logged_once(make_
     assert sorted(messages(caplog)) == sorted([*blocked, "resp_20: ended, because the server that made it was lost"])
 
 
-# A URL names a store, and a wrong URL is refused with a helpful message
+# A URL names a store, and an invalid URL is refused with a helpful message
 
 
-def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
+def test_the_url_of_a_memory_store_sets_its_bounds() -> None:
     store = open_store("memory:?max_bytes=2m&max_responses=5&ttl=12h&conversations=90d")
     assert isinstance(store, MemoryStore)
     settings = store.max_bytes, store.max_responses, store.ttl, store.conversations
@@ -181,7 +181,7 @@ def test_a_store_in_memory_is_bounded_as_its_url_says() -> None:
     assert open_store("memory:?ttl=never").ttl is open_store().ttl is None
 
 
-def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
+def test_the_url_of_a_sqlite_store_sets_its_options(tmp_path) -> None:
     path = tmp_path / "store.db"
     store = open_store(f"sqlite:{path}?synchronous=full&busy=1.5&ttl=never&logs=1d&conversations=2d&max_bytes=1g")
     assert isinstance(store, SqliteStore)
@@ -226,7 +226,7 @@ def test_a_store_in_a_file_is_set_up_as_its_url_says(tmp_path) -> None:
         ("memory:?color=red", "memory: takes ttl, conversations, max_bytes, max_responses, and no parameter 'color'."),
     ],
 )
-def test_a_url_that_names_no_store_is_refused(url, message) -> None:
+def test_an_invalid_store_url_is_refused(url, message) -> None:
     with pytest.raises(StoreUnusable) as refused:
         open_store(url)
     assert str(refused.value).startswith(message)
@@ -255,7 +255,7 @@ def test_a_wrong_host_or_port_is_refused(host) -> None:
         ("postgresql://db/interlock", "psycopg", "postgres"),
     ],
 )
-def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypatch, url, package, extra) -> None:
+def test_the_error_for_a_missing_store_package_has_the_install_command(monkeypatch, url, package, extra) -> None:
     modules = tuple(f"interlock.serving.store.{module}" for module in ("sqlite", "postgres"))
     for name in [name for name in sys.modules if name.startswith((*modules, f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
@@ -266,7 +266,7 @@ def test_a_store_whose_package_is_not_installed_says_how_to_install_it(monkeypat
     assert str(refused.value) == f"This store needs {package}: {install}"
 
 
-# A short response takes at most twice the room of its JSON
+# A short response takes at most twice the size of its JSON
 
 
 COUNT = 500
@@ -301,7 +301,7 @@ def test_a_short_response_takes_at_most_twice_its_json(make_store, kind) -> None
     assert asyncio.run(scenario()) <= 2 * written
 
 
-# What holds for every store that several processes share. Each process has a store of its own, as have those of these tests
+# Every store that several processes share. Each process opens its own, as do these tests
 
 
 @pytest.fixture(params=SHARED)
@@ -379,7 +379,7 @@ def test_processes_that_share_items_and_links_lose_none_of_them(url) -> None:
     assert run(open_store(url), scenario) == ({}, 0)
 
 
-def test_of_two_processes_that_adopt_or_create_at_once_one_succeeds(url) -> None:
+def test_only_one_of_two_concurrent_adoptions_or_creations_succeeds(url) -> None:
     async def scenario(store):
         other = open_store(url)
         now = 1000.0

@@ -1,4 +1,4 @@
-"""The store in Postgres is shared by hosts, keeps what was acknowledged, and recovers when the server does."""
+"""The store in Postgres is shared by hosts, keeps acknowledged writes, and recovers when the server does."""
 
 import asyncio
 import signal
@@ -144,7 +144,7 @@ async def until_it_works(ask):
 
 
 @pytest.mark.long
-def test_all_connections_leave_a_server_that_hangs_for_its_replica(monkeypatch, own_server) -> None:
+def test_all_connections_move_from_a_hanging_server_to_its_replica(monkeypatch, own_server) -> None:
     from interlock.serving.store import postgres  # noqa: PLC0415 - psycopg is not on every machine
 
     monkeypatch.setitem(postgres.SETTINGS, "connect_timeout", "2")
@@ -172,7 +172,7 @@ def test_all_connections_leave_a_server_that_hangs_for_its_replica(monkeypatch, 
         assert run(open_store(url), scenario) == (b"one",)
 
 
-def test_all_that_wait_for_a_locked_table_are_refused_at_once_and_later_ones_succeed(monkeypatch, postgres_url) -> None:
+def test_writes_to_a_locked_table_are_refused_together_and_later_ones_succeed(monkeypatch, postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
     from interlock.serving.store import postgres  # noqa: PLC0415 - likewise
@@ -300,7 +300,7 @@ def test_a_connection_prepares_statements_again_after_any_failure(postgres_url) 
 
 
 @pytest.mark.parametrize("table", ["response", "conversation"])
-def test_a_lease_lasts_from_when_its_row_was_locked(postgres_server, postgres_url, table) -> None:
+def test_a_lease_begins_when_its_row_is_locked(postgres_server, postgres_url, table) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'interlock'"
@@ -323,7 +323,7 @@ def test_a_lease_lasts_from_when_its_row_was_locked(postgres_server, postgres_ur
     assert run(open_store(postgres_url), scenario) >= LEASE
 
 
-def test_a_server_that_only_reads_is_down_for_writers_until_it_writes_again(postgres_server, postgres_url) -> None:
+def test_a_read_only_server_is_down_for_writers_until_it_accepts_writes(postgres_server, postgres_url) -> None:
     async def scenario(store):
         await store.put("", stored(1))
         postgres_server.query("ALTER SYSTEM SET default_transaction_read_only = on")
@@ -352,7 +352,7 @@ def test_a_server_that_only_reads_is_down_for_writers_until_it_writes_again(post
 
 
 @pytest.mark.long
-def test_of_several_hosts_a_standby_is_neither_written_nor_read(own_server) -> None:
+def test_a_standby_among_several_hosts_is_not_used(own_server) -> None:
     async def scenario(store):
         lease = await store.enqueue("", stored(1), "a")
         await store.append(lease, 0, [b"one"])
@@ -364,7 +364,7 @@ def test_of_several_hosts_a_standby_is_neither_written_nor_read(own_server) -> N
         assert run(open_store(url), scenario) == ((b"one",), {"running": 1})
 
 
-def test_text_that_postgres_cannot_store_is_stored(postgres_url) -> None:
+def test_text_with_null_characters_is_stored(postgres_url) -> None:
     strange = {"id": "msg_\0x", "type": "message", "content": "a\0b"}
 
     async def scenario(store):
@@ -379,7 +379,7 @@ def test_text_that_postgres_cannot_store_is_stored(postgres_url) -> None:
     assert run(open_store(postgres_url), scenario) == (True, True)
 
 
-def test_a_value_that_a_column_cannot_hold_is_no_outage(postgres_url) -> None:
+def test_a_value_that_a_column_cannot_hold_fails_only_its_own_write(postgres_url) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
     async def scenario(store):
@@ -452,7 +452,7 @@ def test_each_class_of_errors_concerns_the_store_or_only_its_call(state, is_down
         "INSERT INTO item (tenant,id,digest,body) SELECT string_agg(md5(n::text), ''), '', '', '' FROM generate_series(1,900) n",
     ],
 )
-def test_an_error_of_the_data_of_one_call_fails_no_other(postgres_url, statement) -> None:
+def test_a_data_error_of_one_call_does_not_fail_others(postgres_url, statement) -> None:
     import psycopg  # noqa: PLC0415 - not on every machine
 
     async def scenario(store):
@@ -506,7 +506,7 @@ def test_another_layout_is_refused(postgres_server, postgres_url) -> None:
     run(open_store(postgres_url), scenario)
 
 
-def test_a_password_is_shown_nowhere(postgres_url) -> None:
+def test_an_error_does_not_show_the_password(postgres_url) -> None:
     store = open_store(postgres_url.replace("interlock@", "interlock:secret@").replace("/postgres", "/missing"))
 
     async def scenario(store):

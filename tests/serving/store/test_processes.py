@@ -1,4 +1,4 @@
-"""Several server processes with one store survive faults: every reader comes to a legal end, and nothing is lost.
+"""Several server processes with one store survive faults: every reader receives a legal end, and nothing is lost.
 
 A process is killed once with each store. If INTERLOCK_STORE_RUNS is set, every fault of `FAULTS` happens with two processes and
 with four, and each run creates that many responses.
@@ -85,7 +85,7 @@ def kill_store(store, _fleet):
 
 
 def stop_store(store, _fleet):
-    """Stop the store, which continues with what it was asked meanwhile."""
+    """Stop the store for a while; it then continues with the requests that have arrived meanwhile."""
     store.signal(signal.SIGSTOP)
     time.sleep(LONG)
     store.signal(signal.SIGCONT)
@@ -226,7 +226,7 @@ def faked_clock(folder):
         for offset in (HOUR, -HOUR, 0):
             new = clock.with_suffix(".new")
             new.write_text(f"{offset:+}\n")
-            shutil.move(new, clock)  # at once, so that nobody reads half of it
+            shutil.move(new, clock)  # atomically, so that no process reads half of it
             time.sleep(WHILE)
 
     preload = {"LD_PRELOAD": str(libraries[0]), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_CACHE_DURATION": "1"}
@@ -303,7 +303,7 @@ CASES = (
 
 
 @pytest.mark.parametrize(("store", "fault", "processes"), CASES)
-def test_every_reader_comes_to_the_same_legal_end_whatever_fault_occurs(store, fault, processes) -> None:
+def test_all_readers_receive_the_same_legal_end_after_any_fault(store, fault, processes) -> None:
     began = time.monotonic()
     chance = random.Random(SEED)  # noqa: S311 - a seed repeats the choices
     with scene_of(store, fault) as scene:

@@ -46,7 +46,7 @@ def test_a_release_of_sqlite_that_can_lose_commits_is_refused(monkeypatch, path)
     assert SqliteStore(path).path == path
 
 
-def test_a_long_conversation_costs_what_its_items_do_and_not_their_square(path) -> None:
+def test_the_size_of_a_long_conversation_grows_linearly(path) -> None:
     def turns(count):
         items = [message(number, f"{number} " * 100) for number in range(2 * count)]
         return [stored(turn, *items[: 2 * turn + 1], output=items[2 * turn + 1 : 2 * turn + 2]) for turn in range(count)]
@@ -65,7 +65,7 @@ def test_a_long_conversation_costs_what_its_items_do_and_not_their_square(path) 
     assert sizes[1] < 5 * sizes[0]
 
 
-def test_no_file_contains_what_was_deleted(path) -> None:
+def test_no_file_contains_deleted_content(path) -> None:
     async def scenario(store):
         lease = await store.enqueue("", stored(1, message(1, "a secret question")), "a")
         await store.finish(
@@ -167,7 +167,7 @@ def test_a_change_by_another_process_while_the_connection_is_lost_wakes_a_subscr
     run((SqliteStore(path), scenario))
 
 
-def test_a_file_that_is_locked_is_down_until_it_is_not(path) -> None:
+def test_a_locked_file_is_down_until_it_is_unlocked(path) -> None:
     async def scenario(store):
         await store.put("", stored(1))
         other = apsw.Connection(path)
@@ -196,12 +196,12 @@ def test_a_full_disk_refuses_a_response_until_there_is_room(path) -> None:
     assert run((SqliteStore(path, max_bytes=250_000), scenario)) == [([True, False], True)]
 
 
-def test_a_limit_of_less_than_a_page_is_a_limit(path) -> None:
+def test_a_size_limit_below_one_page_is_enforced(path) -> None:
     with pytest.raises(StoreDown, match="cannot grow"):
         run((SqliteStore(path, max_bytes=1), lambda store: store.put("", stored(1))))
 
 
-def test_a_value_that_is_too_long_is_no_outage(path) -> None:
+def test_an_oversized_value_fails_only_its_own_write(path) -> None:
     class LimitedStore(SqliteStore):
         def connect(self):
             connection = super().connect()
@@ -221,7 +221,7 @@ def test_a_value_that_is_too_long_is_no_outage(path) -> None:
     assert asyncio.run(scenario()) == (apsw.TooBigError, True)
 
 
-def test_a_damaged_file_is_down_and_one_that_was_moved_is_created_again(path) -> None:
+def test_a_damaged_file_is_down_and_a_missing_one_is_created_again(path) -> None:
     async def scenario(store):
         await store.put("", stored(1))
         await store.close()
@@ -244,7 +244,7 @@ async def present(store, *numbers):
     return [await store.get("", f"resp_{number}") is not None for number in numbers]
 
 
-def test_a_new_file_that_another_process_is_creating_is_waited_for(path) -> None:
+def test_a_write_waits_while_another_process_creates_the_file(path) -> None:
     async def scenario(store):
         creating = apsw.Connection(path)
         creating.execute("VACUUM; BEGIN IMMEDIATE")
@@ -282,7 +282,7 @@ def test_a_connection_to_a_file_that_was_replaced_leaves_the_new_log_alone(path)
     assert run((SqliteStore(path), scenario)) == [([[False], [False, True]], True)]
 
 
-def test_a_folder_that_is_not_there_is_down_until_it_is(tmp_path) -> None:
+def test_a_missing_folder_is_down_until_it_exists(tmp_path) -> None:
     async def scenario(store):
         with pytest.raises(StoreDown, match=r"later/store.db cannot be used: .*unable to open database file"):
             await store.put("", stored(1))
@@ -307,7 +307,7 @@ def unprivileged():
         os.seteuid(before)
 
 
-def test_a_file_that_cannot_be_written_is_down_for_writers_until_it_can() -> None:
+def test_a_read_only_file_is_down_for_writers_until_it_is_writable() -> None:
     async def scenario(store):
         await store.put("", stored(1))
         await store.close()

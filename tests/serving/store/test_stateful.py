@@ -281,7 +281,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.row(name)
             self.model.conversation(name)
         if before != self.model.rows.keys() | self.model.conversations.keys():
-            self.sweep()  # what has lapsed would be back if the clock was set back
+            self.sweep()  # otherwise, lapsed rows would return if the clock was set back
         self.model.now += seconds
 
     @rule()
@@ -356,7 +356,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.ask(self.store.delete_conversation("", conversation_id)) is expected
 
     def teardown(self):
-        """Nothing is left of what is deleted or expired."""
+        """Check that deleted and expired rows leave nothing."""
         try:
             for conversation_id in self.model.conversations:
                 self.ask(self.store.delete_conversation("", conversation_id))

@@ -84,7 +84,7 @@ def test_a_response_that_is_larger_than_the_bound_is_refused_and_evicts_nothing(
     assert find(store, "msg_out_1", "msg_out_2") == {"msg_out_1": stored(1).output[0]}
 
 
-def test_a_response_whose_conversation_is_larger_than_the_bound_is_refused_though_most_of_it_is_stored() -> None:
+def test_a_response_with_a_conversation_above_the_bound_is_refused_even_if_most_of_it_is_stored() -> None:
     store = MemoryStore(max_bytes=BOUND)
     items = [{"id": f"msg_{number}", "type": "message", "text": f"{number}" * 20_000} for number in range(4)]
     put(store, *[stored(count, *items[:count]) for count in range(1, 4)])
@@ -130,7 +130,7 @@ def test_a_background_response_that_is_larger_than_the_bound_is_refused_and_evic
 
 
 @pytest.mark.parametrize("method", ["trim", "delete"])
-def test_one_statement_removes_few_events(monkeypatch, method) -> None:
+def test_events_are_removed_in_batches(monkeypatch, method) -> None:
     monkeypatch.setattr(rows, "REMOVED", 2, raising=False)
     execute, removed = SqliteConnection.rows, []
 
@@ -164,7 +164,7 @@ def test_unfinished_responses_are_limited_by_the_number_of_responses() -> None:
     assert asyncio.run(scenario()) == ({"queued": 2}, None)
 
 
-def test_too_many_conversations_evict_the_least_recently_used_but_none_that_is_held() -> None:
+def test_too_many_conversations_evict_the_least_recently_used_that_is_not_held() -> None:
     store = MemoryStore(max_responses=3)
 
     async def scenario():
@@ -188,7 +188,7 @@ def test_a_write_that_raises_changes_nothing() -> None:
     assert (stored_numbers(store, 1, 2, 3), find(store, "msg_2")) == ([1, 3], {})
 
 
-def test_a_value_that_is_rare_in_json_is_returned_unchanged() -> None:
+def test_a_huge_integer_is_kept_and_a_lone_surrogate_is_replaced() -> None:
     store = MemoryStore()
     rare = StoredResponse({"id": "resp_1", "output": [], "n": 2**80}, ({"id": "msg_1", "text": "\ud83d"},))
     put(store, rare)
@@ -233,7 +233,7 @@ def test_the_allocated_memory_is_within_the_bound(make) -> None:
     assert apsw.memory_used() - before <= 1.02 * bound + EMPTY
 
 
-def test_a_hidden_response_makes_room_when_its_readers_have_had_their_time() -> None:
+def test_a_hidden_response_makes_room_when_the_lease_of_its_readers_ends() -> None:
     now = 0.0
     store = MemoryStore(max_responses=2, clock=lambda: now)
     put(store, stored(1))
@@ -245,7 +245,7 @@ def test_a_hidden_response_makes_room_when_its_readers_have_had_their_time() -> 
     assert stored_numbers(store, 1, 2, 3) == [1, 3]
 
 
-def test_a_body_that_was_compressed_in_layout_1_can_always_be_read() -> None:
+def test_a_body_compressed_in_layout_1_can_be_read() -> None:
     packed = bytes.fromhex("48a84ab971fcab46ca268638f209d67c811a29d802181128b500df3922ce")
     body = {"id": "resp_1", "object": "response", "status": "completed", "store": True, "tool_choice": "auto", "output": []}
     assert put_together(packed, (), 0) == StoredResponse(body, ())

@@ -1,4 +1,4 @@
-"""A process that writes to a store in SQLite, and prints what was acknowledged: python writer.py PATH NAME"""
+"""A process that writes to a store in SQLite, and prints the ids of its acknowledged responses: python writer.py PATH NAME"""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A stream as lines for the page."""
+"""The lines for the page of the viewer: a stream's events, the edges that fired, and its findings."""
 
 import json
 from itertools import groupby, takewhile
@@ -28,16 +28,16 @@ def lines(path):
     return [json.loads(line) for line in encode_lines(trace_lines).splitlines()]
 
 
-def of(trace_lines, kind):
+def of_kind(trace_lines, kind):
     return [line for line in trace_lines if line[0] == kind]
 
 
 def steps(trace_lines):
     """Return each event that moved a machine: its name, and the edges that fired, after corrections."""
-    by_number = {line[1]: line[2] for line in of(trace_lines, "step")}
-    events = of(trace_lines, "e")
+    by_number = {line[1]: line[2] for line in of_kind(trace_lines, "step")}
+    events = of_kind(trace_lines, "e")
     numbers = [event[4] for event in events]
-    for _, fixes in of(trace_lines, "fix"):
+    for _, fixes in of_kind(trace_lines, "fix"):
         numbers[fixes[0]] = fixes[1]
         for event, number in zip(fixes[::2], fixes[1::2], strict=True):
             numbers[event] = number
@@ -50,7 +50,7 @@ def steps(trace_lines):
 
 def test_each_event_has_a_line_with_the_edges_that_fired() -> None:
     trace_lines = lines(CORPUS / "legal" / "function-call.sse")
-    assert of(trace_lines, "lane")[0] == ["lane", 1, {"kind": "function_call", "name": "f", "id": "fc_0", "index": 0}]
+    assert of_kind(trace_lines, "lane")[0] == ["lane", 1, {"kind": "function_call", "name": "f", "id": "fc_0", "index": 0}]
     opening = ("absent", "open", "in_progress")
     append = ("in_progress", "append", "in_progress")
     close = ("in_progress", "close", "completed")
@@ -64,25 +64,25 @@ def test_each_event_has_a_line_with_the_edges_that_fired() -> None:
         ("output_item.done", [close]),
     ]
     assert steps(trace_lines)[-1] == ("completed", [("in_progress", "complete", "completed")])
-    assert of(trace_lines, "e")[-1][2:] == ["[DONE]", None, -1, None, 6, "[DONE]"]
-    assert of(trace_lines, "end") == [["end", {"status": "completed", "legal": True, "readable": True, "rules": {}}]]
+    assert of_kind(trace_lines, "e")[-1][2:] == ["[DONE]", None, -1, None, 6, "[DONE]"]
+    assert of_kind(trace_lines, "end") == [["end", {"status": "completed", "legal": True, "readable": True, "rules": {}}]]
 
 
 def test_a_finding_has_the_number_of_its_event() -> None:
     trace_lines = lines(CORPUS / "broken" / "R8-text-not-done.sse")
-    (finding,) = of(trace_lines, "f")
+    (finding,) = of_kind(trace_lines, "f")
     assert finding[:2] == ["f", 7]
     assert (finding[2]["rule"], finding[2]["severity"], finding[2]["message"]) == ("R8", "error", "breaks the order of parts")
     assert finding[2]["expected"][0].startswith("response.output_text.")
-    assert of(trace_lines, "end")[0][1]["rules"] == {"R8": 1}
+    assert of_kind(trace_lines, "end")[0][1]["rules"] == {"R8": 1}
 
 
 def names(trace_lines, kind):
     """The last name of each lane of a kind."""
-    return [*{lane: about["name"] for _, lane, about in of(trace_lines, "lane") if about["kind"] == kind}.values()]
+    return [*{lane: about["name"] for _, lane, about in of_kind(trace_lines, "lane") if about["kind"] == kind}.values()]
 
 
-def test_the_lane_of_a_search_has_what_it_looks_for() -> None:
+def test_the_lane_of_a_search_is_named_by_its_query() -> None:
     replayed = b"".join(replay_frames(read(CORPUS / "recordings" / "web-search.jsonl")))
     assert names(lines_of(replayed), "web_search_call") == ["h11 author", "cursor:-1#0", "written by"]
     late = CORPUS / "observed" / "openai-openai-web-search-tool.1.sse"
@@ -91,7 +91,7 @@ def test_the_lane_of_a_search_has_what_it_looks_for() -> None:
     assert names(lines(files), "file_search_call") == ["words of our own"]
 
 
-def test_silence_is_an_event_of_the_response_without_a_finding() -> None:
+def test_a_keepalive_is_an_event_of_the_response_without_a_finding() -> None:
     trace = Trace()
     created, *rest = (CORPUS / "legal" / "nothing.sse").read_bytes().split(b"\n\n")
     silence = b'event: keepalive\ndata: {"type": "keepalive", "sequence_number": 1}'
@@ -100,13 +100,13 @@ def test_silence_is_an_event_of_the_response_without_a_finding() -> None:
         for frame in rest
     ]
     trace_lines = [*trace.feed(b"\n\n".join([created, silence, *rest])), *trace.end()]
-    assert [line[1:5] for line in of(trace_lines, "e")][1] == (0, "keepalive", 1, -1)
-    assert of(trace_lines, "f") == []
+    assert [line[1:5] for line in of_kind(trace_lines, "e")][1] == (0, "keepalive", 1, -1)
+    assert of_kind(trace_lines, "f") == []
 
 
 def test_a_finding_at_the_end_comes_after_the_last_event() -> None:
     trace_lines = lines(CORPUS / "broken" / "R3-no-end.sse")
-    assert {line[1] for line in of(trace_lines, "f")} == {len(of(trace_lines, "e"))}
+    assert {line[1] for line in of_kind(trace_lines, "f")} == {len(of_kind(trace_lines, "e"))}
 
 
 @pytest.mark.long
@@ -117,7 +117,7 @@ def test_every_stream_gives_the_same_lines_in_any_chunks(path) -> None:
     pieces = [line for at in range(0, len(data), 7) for line in trace.feed(data[at : at + 7])]
     trace_lines = [json.loads(line) for line in encode_lines([*pieces, *trace.end()]).splitlines()]
     assert trace_lines == lines(path)
-    assert [event[7] for event in of(trace_lines, "e")] == [
+    assert [event[7] for event in of_kind(trace_lines, "e")] == [
         line.removeprefix("data:").removeprefix(" ")
         for line in data.decode(errors="replace").replace("\r", "").split("\n")
         if line.startswith("data:")
@@ -137,8 +137,8 @@ def test_the_time_of_an_event_is_that_of_its_last_chunk() -> None:
 def test_a_recording_gives_the_origin_of_each_event(path) -> None:
     recording = read(path)
     trace_lines = [json.loads(line) for batch in recording_lines(recording, Trace()) for line in encode_lines(batch).splitlines()]
-    assert of(trace_lines, "f") == []
-    origins = [line[2] for line in of(trace_lines, "origin")]
+    assert of_kind(trace_lines, "f") == []
+    origins = [line[2] for line in of_kind(trace_lines, "origin")]
     assert len(origins) > 1
     tokens = [token for one in origins for token, _ in one.get("tokens", ())]
     recorded_tokens = [token for turn in recording.turns for output in turn.outputs for token in output.chunk.token_ids]
@@ -159,7 +159,7 @@ def test_hostile_streams_raise_no_error() -> None:
     ]
     trace = Trace()
     trace_lines = [json.loads(line) for line in encode_lines([*trace.feed(b"".join(bodies)), *trace.end()]).splitlines()]
-    assert len(of(trace_lines, "e")) == len(bodies)
+    assert len(of_kind(trace_lines, "e")) == len(bodies)
 
 
 # Streams of Messages and Chat Completions as lines for the page, with the edges of the transducers
@@ -171,12 +171,12 @@ def lines_of(data, size=1_000_000):
     return [json.loads(line) for line in encode_lines([*made, *trace.end()]).splitlines()]
 
 
-def walked(trace_lines):
+def fired_edges(trace_lines):
     """Return each event, after corrections: its lane, its name, and the edges that may have fired."""
-    steps = {line[1]: line[2] for line in of(trace_lines, "step")}
-    events = of(trace_lines, "e")
+    steps = {line[1]: line[2] for line in of_kind(trace_lines, "step")}
+    events = of_kind(trace_lines, "e")
     numbers = [event[4] for event in events]
-    for _, fixes in of(trace_lines, "fix"):
+    for _, fixes in of_kind(trace_lines, "fix"):
         for first, number in zip(fixes[::2], fixes[1::2], strict=True):
             before, lane = numbers[first], events[first][1]
             later = [at for at in range(first, len(events)) if events[at][1] == lane]
@@ -190,7 +190,7 @@ def walked(trace_lines):
 
 def test_a_message_is_shown_with_a_lane_for_each_block_and_the_edges_of_its_table() -> None:
     trace_lines = lines_of(messages())
-    assert [(line[1], line[2]["kind"], line[2]["name"], line[2]["index"]) for line in of(trace_lines, "lane")] == [
+    assert [(line[1], line[2]["kind"], line[2]["name"], line[2]["index"]) for line in of_kind(trace_lines, "lane")] == [
         (0, "message", "m", None),
         (1, "thinking", None, 0),
         (2, "mcp_tool_use", "t", 1),
@@ -198,7 +198,7 @@ def test_a_message_is_shown_with_a_lane_for_each_block_and_the_edges_of_its_tabl
         (4, "mcp_tool_result", None, 3),
         (5, "tool_use", "f", 4),
     ]
-    assert walked(trace_lines) == [
+    assert fired_edges(trace_lines) == [
         (0, "message_start", ["absent begin between"]),
         (1, "content_block_start", ["between think thinking"]),
         (1, "content_block_delta", ["between think thinking"]),
@@ -220,18 +220,18 @@ def test_a_message_is_shown_with_a_lane_for_each_block_and_the_edges_of_its_tabl
         (0, "message_stop", ["between end ended"]),
     ]
     verdict = {"status": "tool_use", "legal": True, "readable": True, "rules": {}}
-    assert (trace_lines[-1], of(trace_lines, "f")) == (["end", verdict], [])
+    assert (trace_lines[-1], of_kind(trace_lines, "f")) == (["end", verdict], [])
 
 
 def test_a_completion_is_shown_with_a_lane_for_its_text_and_each_call() -> None:
     trace_lines = lines_of(b": ping\n\n" + chat(), size=10)
-    assert [(line[1], line[2]["kind"], line[2]["name"]) for line in of(trace_lines, "lane")] == [
+    assert [(line[1], line[2]["kind"], line[2]["name"]) for line in of_kind(trace_lines, "lane")] == [
         (0, "completion", "m"),
         (1, "reasoning", None),
         (2, "content", None),
         (3, "tool_call", "f"),
     ]
-    assert walked(trace_lines) == [
+    assert fired_edges(trace_lines) == [
         (0, "delta.role", ["created think open"]),
         (1, "delta.reasoning", ["created think open"]),
         (2, "delta.content", ["open text open"]),
@@ -254,13 +254,13 @@ def chunked(*bodies):
     return b"".join(b"data: %b\n\n" % json.dumps(body).encode() for body in bodies)
 
 
-def test_other_choices_and_events_have_places_too() -> None:
+def test_other_choices_and_events_have_lanes() -> None:
     role = chunk({"role": "assistant", "content": ""})
     other = chunk({"content": "Hi"}, 1)
     refusal, nothing, error = chunk({"refusal": "No"}), chunk({}), {"error": {"message": "No"}}
     data = chunked(role, other, refusal, nothing) + b"data: {\n\n" + chunked(error)
     trace_lines = lines_of(data)
-    assert walked(trace_lines) == [
+    assert fired_edges(trace_lines) == [
         (0, "delta.role", ["created text open"]),
         (1, "delta.content", ["created text open"]),
         (2, "delta.refusal", ["open refuse open"]),
@@ -268,32 +268,32 @@ def test_other_choices_and_events_have_places_too() -> None:
         (0, "message", []),
         (0, "error", ["open fail ended"]),
     ]
-    assert [line[2]["name"] for line in of(trace_lines, "lane")] == ["m", "choice 1", None]
+    assert [line[2]["name"] for line in of_kind(trace_lines, "lane")] == ["m", "choice 1", None]
 
 
 @pytest.mark.parametrize("index", [["0"], {}, "0", None, 0.5, 2**80])
-def test_an_index_of_any_type_has_a_place(index) -> None:
+def test_a_chunk_with_an_index_of_any_type_is_shown(index) -> None:
     call = {"tool_calls": [{"index": index, "id": "a", "function": {"name": "f", "arguments": ""}}]}
     trace_lines = lines_of(chunked(chunk({"content": "Hi"}, index), chunk(call, index)))
-    assert [name for _, name, _ in walked(trace_lines)] == ["delta.content", "delta.tool_calls"]
+    assert [name for _, name, _ in fired_edges(trace_lines)] == ["delta.content", "delta.tool_calls"]
 
 
-def test_a_finding_stands_at_its_event_and_no_edge_explains_it() -> None:
+def test_a_finding_is_shown_at_its_event_which_no_edge_explains() -> None:
     trace_lines = lines_of(broken_messages())
-    (finding,) = of(trace_lines, "f")
+    (finding,) = of_kind(trace_lines, "f")
     assert finding[:2] == ["f", 9]
     message = "content_block_delta is for block 1, which is not open"
     about = {"rule": "M2", "severity": "error", "deviation": "", "message": message, "expected": [], "line": 28}
     assert finding[2] == about
-    places = walked(trace_lines)
+    places = fired_edges(trace_lines)
     assert places[9:11] == [(2, "content_block_delta", []), (3, "content_block_delta", ["between text text"])]
     assert trace_lines[-1][1]["rules"] == {"M2": 1}
 
 
-def test_the_walk_goes_on_after_events_that_no_edge_explains() -> None:
+def test_edges_explain_later_events_after_some_that_none_explains() -> None:
     events = [*MESSAGES[:1], {"type": "ping"}, {"type": "poem"}, *MESSAGES[5:]]
     framed = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in [*events[:3], *events[9:]])
-    places = walked(lines_of(framed.encode()))
+    places = fired_edges(lines_of(framed.encode()))
     assert places[:4] == [
         (0, "message_start", ["absent begin between"]),
         (0, "ping", []),
@@ -303,8 +303,8 @@ def test_the_walk_goes_on_after_events_that_no_edge_explains() -> None:
     assert places[4] == (2, "content_block_start", ["between result between"])
 
 
-def test_a_stream_without_an_event_is_one_of_responses() -> None:
-    assert [line[2]["rule"] for line in of(lines_of(b"", 7), "f")] == ["R3", "R3"]
+def test_a_stream_without_events_is_judged_as_one_of_responses() -> None:
+    assert [line[2]["rule"] for line in of_kind(lines_of(b"", 7), "f")] == ["R3", "R3"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_stream_without_an_event_is_one_of_responses() -> None:
         ("chat", ChatEffect, {"annotation", "base", "sealed"}),
     ],
 )
-def test_every_effect_has_its_events(api, effects, silent) -> None:
+def test_every_effect_emits_events_except_the_silent_ones(api, effects, silent) -> None:
     assert {effect.value for effect in effects if effect not in DIALECT_JUDGES[api].emitted} == silent
 
 
@@ -352,14 +352,14 @@ def test_every_effect_has_its_events(api, effects, silent) -> None:
         ),
     ],
 )
-def test_the_streams_fire_all_other_edges_that_emit(table, data, unseen) -> None:
+def test_the_sample_streams_fire_every_emitting_edge_except_the_listed_ones(table, data, unseen) -> None:
     emitting = {
         f"{name} {trigger} {dest.name}"
         for name, state in table.states.items()
         for trigger, (dest, effects) in state.rows.items()
         if any(effect in DIALECT_JUDGES[table.name].emitted for effect in effects)
     }
-    assert emitting - {edge for _, _, edges in walked(lines_of(data)) for edge in edges} == unseen
+    assert emitting - {edge for _, _, edges in fired_edges(lines_of(data)) for edge in edges} == unseen
 
 
 # The edges with which the acceptor explains events
@@ -405,13 +405,13 @@ def test_a_legal_message_walks_from_absent_to_completed() -> None:
     assert message[0].fired[0].silent == (("absent", "open", "pending"),)
 
 
-def test_the_status_of_a_done_item_tells_how_it_ended() -> None:
+def test_a_truncated_item_ends_with_the_edge_cut() -> None:
     (_, cut) = machines(CORPUS / "legal" / "message-cut.sse")[-1]
     assert [edges(step) for step in cut[-3:]] == [[("output_text", "cut", "incomplete")]] * 3
     assert cut[-1].states == ("incomplete",)
 
 
-def test_a_running_tool_is_seen_where_it_runs() -> None:
+def test_a_running_tool_is_in_the_state_calling() -> None:
     (_, call) = machines(CORPUS / "legal" / "mcp-call.sse")[-1]
     assert [step.states for step in call] == [
         ("absent",),
@@ -447,7 +447,7 @@ def test_an_event_out_of_place_fires_nothing() -> None:
     assert fired == [()]
 
 
-def test_what_is_about_no_lifecycle_has_no_step() -> None:
+def test_an_event_without_a_lifecycle_has_no_step() -> None:
     messages = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
     assert [(one.message.event, one.body, one.transition) for one in messages] == [
         ("error", {"type": "error"}, None),
@@ -456,7 +456,7 @@ def test_what_is_about_no_lifecycle_has_no_step() -> None:
     ]
 
 
-def test_narrowing_keeps_what_nothing_after_it_contradicts() -> None:
+def test_narrowing_keeps_the_edges_that_no_later_step_contradicts() -> None:
     one, other = FiredEdge("a", "x", "b"), FiredEdge("a", "y", "c")
     later = FiredEdge("b", "z", "d")
     steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]

@@ -70,7 +70,7 @@ def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
 @pytest.mark.parametrize(
     ("path", "start", "machine"), [("/v1/messages", "msg_", "messages"), ("/v1/chat/completions", "chatcmpl-", "chat")]
 )
-def test_the_streams_of_other_apis_are_shown_too(path, start, machine) -> None:
+def test_streams_of_other_apis_are_shown(path, start, machine) -> None:
     app, _ = watched(["secret"])
     client = TestClient(app)
     client.headers["x-api-key"] = "secret"
@@ -123,7 +123,7 @@ def test_the_streams_of_other_apis_are_shown_too(path, start, machine) -> None:
     ],
     ids=["Responses", "Messages", "Chat Completions", "a call alone"],
 )
-def test_the_list_has_the_verdict_the_tokens_and_the_first_words_of_a_stream_that_has_ended(bodies, tokens, words) -> None:
+def test_an_ended_stream_is_listed_with_its_verdict_tokens_and_first_words(bodies, tokens, words) -> None:
     app, recent = watched()
     stream = CapturedStream("", "POST", "openai")
     recent.store(stream)
@@ -167,7 +167,7 @@ def test_access_to_the_streams_of_a_passed_key_requires_the_key() -> None:
     assert [recent.tenant(header) for header in ("Bearer one", f"Basic {basic}", "Basic !", "")] == [own, own, None, None]
 
 
-def test_pages_of_other_origins_cannot_read_it_whatever_the_server_allows_them() -> None:
+def test_pages_of_other_origins_cannot_read_the_viewer_even_if_the_server_allows_them() -> None:
     app, _ = watched(cors_origins=["*"])
     answer = TestClient(app).get("/interlock/lines", headers={"origin": "https://elsewhere.example"})
     assert "access-control-allow-origin" not in answer.headers
@@ -249,7 +249,7 @@ def lines_in(html):
     return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).splitlines()]
 
 
-def test_the_head_has_a_picture_of_every_machine_and_every_rule() -> None:
+def test_the_head_has_a_diagram_of_every_machine_and_every_rule() -> None:
     (_, head) = page.head("stream", {"name": "x"})
     assert {*AUTOMATA, "response", "messages", "chat"} <= set(head["machines"])
     assert head["rules"]["R10"][0] == RULES["R10"].name
@@ -310,7 +310,7 @@ def test_an_invalid_source_is_refused() -> None:
     assert (result.exit_code, result.stderr.strip()) == (2, "interlock: /nowhere/x.sse: No such file or directory")
 
 
-def test_a_recording_that_cannot_be_read_is_named_with_its_line(tmp_path) -> None:
+def test_the_error_for_an_invalid_recording_names_its_line(tmp_path) -> None:
     file = tmp_path / "broken.jsonl"
     file.write_text('{"interlock_recording": 1, "format": "harmony"}\n{"token_ids": "x"}\n')
     result = view(file, "--html", tmp_path / "out.html")
