@@ -9,8 +9,8 @@ from itertools import combinations, pairwise
 
 import pytest
 from attrs import evolve
-from each import each
 from family_pictures import picture_of_call, picture_of_literals, picture_of_text
+from for_each import for_each
 
 from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
 from interlock.diagram.graph import DrawnEdge, GraphNode, Label, LineStyle, Region
@@ -108,7 +108,7 @@ def test_draw_returns_the_graph_of_a_lifecycle() -> None:
     )
 
 
-@each("name", LIFECYCLE)
+@for_each("name", LIFECYCLE)
 def test_a_graph_holds_each_edge_of_its_lifecycle_once(name) -> None:
     declared = [(edge.source, edge.trigger, edge.dest, tuple(map(str, edge.effects))) for edge in LIFECYCLE[name].edges]
     assert rows(GRAPHS[name]) == sorted(declared)
@@ -220,7 +220,7 @@ def test_json_has_all_data_of_the_graph(graph) -> None:
 
 
 # One state of the graph "text" represents many, whose edges on `text` differ.
-@each("graph", [pytest.param(graph, id=name) for name, graph in GRAPHS.items() if name != "text"])
+@for_each("graph", [pytest.param(graph, id=name) for name, graph in GRAPHS.items() if name != "text"])
 def test_a_configuration_for_xstate_has_every_edge_in_every_state(graph) -> None:
     machine = json.loads(RENDERERS["xstate"](graph))
     edges = {

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 from table_mutations import changes
 
 from interlock.dialects.chat import CHAT, ChatEffect, ChatTransducer, fold_chat
@@ -114,7 +114,7 @@ SCRIPTS = {
 }
 
 
-@each("script", SCRIPTS.values(), ids=SCRIPTS)
+@for_each("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_every_script_is_legal_in_both_apis_and_equal_on_the_fast_path(script):
     entries, events = driven(*script), driven(*script, writer=EventWriter())
     assert check_messages(messages(entries)) == []
@@ -123,8 +123,8 @@ def test_every_script_is_legal_in_both_apis_and_equal_on_the_fast_path(script):
     assert chat(entries) == chat(events)
 
 
-@each("path", RECORDINGS.values(), ids=RECORDINGS)
-@each("size", [1, 7, 1000])
+@for_each("path", RECORDINGS.values(), ids=RECORDINGS)
+@for_each("size", [1, 7, 1000])
 def test_every_recording_is_legal_in_both_apis(path, size):
     recording = rechunk(read(path), size)
     entries = [entry for _, entries in replay_steps(recording, EntryWriter()) for entry in entries]
@@ -133,7 +133,7 @@ def test_every_recording_is_legal_in_both_apis(path, size):
     assert messages(entries) == messages(replay_events(recording))
 
 
-@each("path", RECORDINGS.values(), ids=RECORDINGS)
+@for_each("path", RECORDINGS.values(), ids=RECORDINGS)
 def test_a_complete_answer_does_not_depend_on_the_chunks(path):
     recording = read(path)
     wholes = []
@@ -269,8 +269,8 @@ def test_a_truncated_input_has_its_complete_members(arguments, shown):
     assert block["input"] == shown
 
 
-@each("end", [[deltas.Close()], [deltas.EndTurn("cut")], [deltas.Close(), *CALL]], ids=["closed", "cut", "another call"])
-@each("arguments", ['{"city":"Ber]', '{"city":"Berlin"]', "{city}", "{}{}", "{", '{"a": 1'])
+@for_each("end", [[deltas.Close()], [deltas.EndTurn("cut")], [deltas.Close(), *CALL]], ids=["closed", "cut", "another call"])
+@for_each("arguments", ['{"city":"Ber]', '{"city":"Berlin"]', "{city}", "{}{}", "{", '{"a": 1'])
 def test_a_call_with_invalid_json_ends_with_max_tokens_in_messages(arguments, end):
     events = messages(driven(CALL[0], *arguments, *end))
     message = whole(CALL[0], *arguments, *end)

@@ -4,7 +4,7 @@ import sys
 import pytest
 from corpus_streams.broken import BROKEN
 from corpus_streams.legal import LEGAL, USAGE, message, response, text_part
-from each import each
+from for_each import for_each
 from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import ValidationError
 from stray_fields import stray_fields
@@ -24,13 +24,13 @@ NEW = Release(mcp_error_is_text=False, web_search_can_be_incomplete=True)
 EVENTS = [pytest.param(body, id=f"{name}-{n}") for name, bodies in LEGAL.items() for n, body in enumerate(bodies)]
 
 
-@each("body", EVENTS)
+@for_each("body", EVENTS)
 def test_a_legal_event_converts_to_a_model_without_stray_fields(body):
     assert to_openai(body).type == body["type"]
     assert stray_fields(body) == []
 
 
-@each("body", EVENTS)
+@for_each("body", EVENTS)
 def test_an_event_of_open_responses_converts_to_the_same_model(body):
     model, other = to_openai(body), to_openai(OPEN_RESPONSES.convert(body))
     if "response" in body:  # which the other dialect gives more fields

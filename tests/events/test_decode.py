@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 from corpus_streams.legal import LEGAL, framed
-from each import each
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -264,8 +264,8 @@ def test_a_frame_is_an_event_line_a_data_line_and_an_empty_line():
     )
 
 
-@each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
-@each(
+@for_each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES)])
+@for_each(
     ("text", "written"), [("a", "a"), ('"\n\r\\', '"\n\r\\'), ("%d %b", "%d %b"), ("é\u2028", "é\u2028"), ("a\ud800", "a\ufffd")]
 )
 def test_any_text_is_written_as_one_data_line(writer, text, written):
@@ -299,13 +299,13 @@ def test_open_responses_frames_nest_the_fields_of_an_error():
     }
 
 
-@each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES), EventWriter()])
-@each(
+@for_each("writer", [SseWriter(), SseWriter(OPEN_RESPONSES), EventWriter()])
+@for_each(
     "event",
     [TextDelta('msg_"delta":""', 0, 1, "first", []), ReasoningDelta("rs_1", 0, 1, '"delta":""')],
     ids=["text", "reasoning"],
 )
-@each("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
+@for_each("text", ["a", "", '"delta":""', "\n\r\\", "%d %b", "é\u2028"])
 def test_a_repeated_event_equals_a_written_one(writer, event, text):
     again = writer.repeat(event)(text, 41)
     assert again == writer.write(replace(event, delta=text, sequence_number=41))

@@ -1,6 +1,6 @@
 import pytest
 from corpus_streams.legal import LEGAL, response
-from each import each
+from for_each import for_each
 from open_responses_oracle import check_open_responses
 
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_open_responses
@@ -8,12 +8,12 @@ from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, from_ope
 ERROR = {"type": "error", "sequence_number": 3, "code": None, "message": "it broke", "param": None}
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_a_legal_stream_is_legal_in_open_responses(name):
     assert check_open_responses([OPEN_RESPONSES.convert(body) for body in LEGAL[name]]) == []
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_converting_to_open_responses_and_back_keeps_the_events(name):
     for body in LEGAL[name]:
         back = from_open_responses(OPEN_RESPONSES.convert(body))

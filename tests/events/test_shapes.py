@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union
 
 import pytest
-from each import each
+from for_each import for_each
 from msgspec import Meta, Struct
 
 from interlock.events.items import InputItem, OutputItem
@@ -38,7 +38,7 @@ def test_a_value_of_its_type_has_no_mismatches():
     assert in_stream([None], Any) == []
 
 
-@each(
+@for_each(
     ("change", "mismatch"),
     [
         ({"arguments": 1}, Mismatch(("arguments",), "type", "function_call", "a string", 1)),
@@ -113,7 +113,7 @@ def test_the_output_of_a_command_must_be_text(stdout):
     assert mismatch == Mismatch(("delta", "stdout"), kind, "ShellDelta", "a string", stdout)
 
 
-@each(
+@for_each(
     ("setting", "param", "kind", "expected", "limit"),
     [
         ({"model": ""}, "model", "value", "a length of at least 1", ("min_length", 1)),
@@ -206,7 +206,7 @@ JUNK: tuple[object, ...] = (
 )
 
 
-@each("junk", JUNK, ids=repr)
+@for_each("junk", JUNK, ids=repr)
 def test_any_value_of_a_wrong_type_has_mismatches(junk):
     names = ("type", "item", "part", "delta", "response", "annotation", "output")
     for name, event in EVENTS.items():

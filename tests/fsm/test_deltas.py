@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from each import each
+from for_each import for_each
 from fuzzing.campaign import PROPERTIES, SCENARIOS, from_json, to_json
 from hypothesis import HealthCheck, given, settings
 
@@ -116,7 +116,7 @@ EMITTED = {
 }
 
 
-@each("name", BOUND)
+@for_each("name", BOUND)
 def test_every_emission_is_part_of_some_lifecycle(name):
     assert str(BOUND[name]) in EMITTED
 

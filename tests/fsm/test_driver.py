@@ -4,7 +4,7 @@ import json
 import tracemalloc
 
 import pytest
-from each import each
+from for_each import for_each
 
 from interlock.events.json import as_json
 from interlock.events.sse import EventWriter, SseWriter
@@ -511,8 +511,8 @@ def test_an_approval_request_is_added_and_done_at_once():
     assert stream.finish()["status"] == "completed"
 
 
-@each("delta_type", [Run, Fail, Succeed, Progress])
-@each("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
+@for_each("delta_type", [Run, Fail, Succeed, Progress])
+@for_each("item_id", ["nobody", "fc_1", "fc_2", "msg_1"])
 def test_a_tool_delta_without_a_hosted_call_is_ignored(delta_type, item_id):
     stream = Stream("a", FUNCTION, Close(), FUNCTION)
     rest = {Run: [], Succeed: []}.get(delta_type, ["no"] if delta_type is Fail else [{}])

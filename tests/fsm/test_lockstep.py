@@ -8,7 +8,7 @@ import copy
 from io import BytesIO
 
 import pytest
-from each import each
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -170,7 +170,7 @@ def test_a_trigger_without_an_edge_is_refused_and_changes_nothing() -> None:
     assert (machine.state, effects) == ("locked", [])
 
 
-@each("table", [*LIFECYCLES.values(), LANE], ids=lambda table: table.name)
+@for_each("table", [*LIFECYCLES.values(), LANE], ids=lambda table: table.name)
 def test_every_table_has_the_same_states_and_edges_as_its_machine(table) -> None:
     machine = as_transitions(table, print, Visitor())
     edges = {

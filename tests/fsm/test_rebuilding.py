@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from open_responses_oracle import check_in
@@ -123,7 +123,7 @@ def test_tool_results_and_annotations_are_restored() -> None:
     assert cut == [*whole[:-1], {**whole[-1], "status": "incomplete"}]
 
 
-@each("path", RECORDINGS, ids=lambda path: path.stem)
+@for_each("path", RECORDINGS, ids=lambda path: path.stem)
 def test_resuming_a_complete_stream_restores_its_response(path) -> None:
     *frames, _ = replay_frames(read(path))
     driver = resumed_driver(frames)
@@ -165,7 +165,7 @@ def test_an_interrupted_refusal_is_restored_as_a_refusal() -> None:
         assert_ended(frames, cut, LOST, "failed")
 
 
-@each("lifecycle", [RESPONSE, *LIFECYCLES.values()], ids=lambda lifecycle: lifecycle.name)
+@for_each("lifecycle", [RESPONSE, *LIFECYCLES.values()], ids=lambda lifecycle: lifecycle.name)
 def test_the_last_event_of_an_edge_determines_the_next_state(lifecycle) -> None:
     states = {}
     for edge in lifecycle.edges:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from each import each
+from for_each import for_each
 
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import EVENTS, Completed, Created, Queued
@@ -117,7 +117,7 @@ WRONG = {
 }
 
 
-@each("message", WRONG)
+@for_each("message", WRONG)
 def test_an_invalid_table_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Table(**{"name": "thing", "initial": "a", "edges": GOOD, "final": {"c"}, **WRONG[message]})
@@ -275,7 +275,7 @@ WRONG_LIFECYCLES = {
 }
 
 
-@each("message", WRONG_LIFECYCLES)
+@for_each("message", WRONG_LIFECYCLES)
 def test_an_invalid_lifecycle_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Lifecycle(name="thing", initial="absent", final={"ended"}, edges=WRONG_LIFECYCLES[message])
@@ -339,7 +339,7 @@ class Door(Subject["Door"]):
     times: int = 0
 
 
-@each("name", EVERY)
+@for_each("name", EVERY)
 def test_a_lifecycle_has_exactly_the_rows_of_its_edges(name):
     lifecycle = EVERY[name]
     rows = {
@@ -350,13 +350,13 @@ def test_a_lifecycle_has_exactly_the_rows_of_its_edges(name):
     assert rows == {(edge.source, edge.trigger, edge.dest, tuple(edge.effects)) for edge in lifecycle.edges}
 
 
-@each("name", EVERY)
+@for_each("name", EVERY)
 def test_only_final_states_have_no_rows(name):
     lifecycle = EVERY[name]
     assert {state.name for state in lifecycle.states.values() if not state.rows} == lifecycle.final
 
 
-@each("name", EVERY)
+@for_each("name", EVERY)
 def test_every_illegal_trigger_is_refused(name):
     lifecycle = EVERY[name]
     for state in lifecycle.states.values():

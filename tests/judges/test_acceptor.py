@@ -5,7 +5,7 @@ import copy
 import pytest
 from corpus_streams.broken import BROKEN, doubled, dropped, edited, moved, numbered
 from corpus_streams.legal import FAILED, LEGAL, code_interpreter_call, function_call, item, message, stream, text_part
-from each import each
+from for_each import for_each
 
 from interlock import Close, EventWriter, Finish, Open, driver_for
 from interlock.events.dialects import OPEN_RESPONSES
@@ -25,24 +25,24 @@ def summaries(bodies, **settings):
     return [(one.rule, one.event, one.message) for one in findings(bodies, **settings)]
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_a_legal_stream_has_no_finding(name):
     assert findings(LEGAL[name]) == []
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_a_legal_stream_has_no_finding_in_open_responses(name):
     assert findings([OPEN_RESPONSES.convert(body) for body in LEGAL[name]], dialect="open_responses") == []
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_no_tail_of_a_legal_stream_has_a_finding(name):
     for cut in range(1, len(LEGAL[name])):
         assert findings(LEGAL[name][cut:], first_sequence_number=cut) == []
         assert findings(LEGAL[name][cut:], first_sequence_number=None) == []
 
 
-@each("name", BROKEN)
+@for_each("name", BROKEN)
 def test_each_broken_stream_has_a_finding_for_the_rule_in_its_name(name):
     assert name.split("-")[0] in {one.rule for one in findings(BROKEN[name])}
 
@@ -91,7 +91,7 @@ def test_the_empty_stream_does_not_end():
     assert summaries([]) == [("R3", 0, "the stream ends without a terminal event")]
 
 
-@each(
+@for_each(
     ("bodies", "findings"),
     [
         (dropped("message", 3), [("R8", 3, "breaks the order of parts")]),
@@ -307,7 +307,7 @@ def test_equal_json_values_have_equal_digests():
     assert digest(deep) == digest([deep])  # too deep to be told apart
 
 
-@each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
+@for_each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)
 def test_the_automaton_of_a_lifecycle_accepts_the_events_of_every_edge(lifecycle):
     automaton = LifecycleAutomaton(lifecycle)
     assert automaton.events == {str(emission) for edge in lifecycle.edges for emission in edge.effects}

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 from anthropic.types.beta import BetaRawContentBlockDeltaEvent, BetaRawContentBlockStartEvent
-from each import each
+from for_each import for_each
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
@@ -86,7 +86,7 @@ def test_legal_messages_break_no_rule(events):
     assert rules(events) == []
 
 
-@each(
+@for_each(
     ("rule", "events"),
     [
         ("M1", []),
@@ -220,7 +220,7 @@ def test_legal_chat_streams_break_no_rule(chunks, usage):
     assert check_chat(chunks, usage=usage) == []
 
 
-@each(
+@for_each(
     ("rule", "chunks"),
     [
         ("C1", [chunk({"content": "Hi"}), chunk(finish_reason="stop")]),

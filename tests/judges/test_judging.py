@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from corpus_streams.broken import numbered
 from corpus_streams.legal import item, stream
-from each import each
+from for_each import for_each
 
 from interlock.events.items import ITEMS
 from interlock.events.rulebook import Finding
@@ -29,7 +29,7 @@ def messages(*pieces, rule="R5"):
     return [one.message for one in judge(pieces).findings if one.rule == rule]
 
 
-@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
+@for_each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "legal").glob("*.sse"))])
 def test_a_legal_stream_is_legal(path) -> None:
     verdict = judge([path.read_bytes()])
     assert (verdict.legal, verdict.is_clean, verdict.findings) == (True, True, {})
@@ -260,7 +260,7 @@ def test_every_field_is_judged_by_its_type(name):
                 assert is_accepted == is_legal(event, body, type_, field, value), (name, kind, field, value)
 
 
-@each("name", sorted(EVENTS.keys() - UNSEEN))
+@for_each("name", sorted(EVENTS.keys() - UNSEEN))
 def test_a_missing_required_field_is_reported(name):
     for (_, kind), sample in [one for one in SAMPLES.items() if one[0][0] == name]:
         for field in msgspec.structs.fields(ITEMS[kind] if kind else EVENTS[name]):

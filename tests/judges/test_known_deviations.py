@@ -6,7 +6,7 @@ from clients.deviations import DEVIATIONS as PLAYED
 from clients.deviations import LEGAL as LEGAL_TURNS
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, item, message, response, stream, text_part
-from each import each
+from for_each import for_each
 
 from interlock.judges import DEVIATIONS, RULES, Acceptor, judge
 
@@ -46,12 +46,12 @@ def test_the_legal_streams_for_clients_have_no_deviation(name) -> None:
     assert deviations_of_turns(LEGAL_TURNS[name]) == set()
 
 
-@each("name", PLAYED)
+@for_each("name", PLAYED)
 def test_the_streams_for_clients_have_only_the_deviation_of_their_name(name) -> None:
     assert deviations_of_turns(PLAYED[name]) == {name.partition(",")[0]}
 
 
-@each("name", BREAKING)
+@for_each("name", BREAKING)
 def test_a_stream_that_breaks_clients_has_an_error(name) -> None:
     assert BREAKING[name].breaks
     assert any(one.startswith("error") for one in deviations_of_turns(BREAKING[name]))

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 
 from interlock.judges import DEVIATIONS, Acceptor, judge
 from interlock.testing.streams import renumber
@@ -18,7 +18,7 @@ BREAKING = {
 }
 """The rules that streams break which also break a client."""
 EVERY = pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in OBSERVED])
-each_stream = each("path", OBSERVED, ids=lambda path: path.stem)
+each_stream = for_each("path", OBSERVED, ids=lambda path: path.stem)
 
 
 def streams(path):

@@ -9,7 +9,6 @@ from types import MappingProxyType
 import orjson
 import pytest
 from attrs import evolve
-from each import each
 from families import chat_templates, derived, law, properties, relations
 from families.campaign import random_text
 from families.cases import CASES
@@ -19,6 +18,7 @@ from families.properties import GROUPS, READ_AS, REQUEST, cut, deltas, holds_of,
 from families.relations import fired_by, means
 from families.written_calls import WRITTEN
 from family_pictures import part_for
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recovery.notation import Item, answer, call, items, parse, reasoning, run, seen, tokens
@@ -65,8 +65,8 @@ def bare(read_items: list[Item]) -> list[tuple[str, str, object]]:
     return [(item.kind, item.text, item.fields.get("name")) for item in read_items]
 
 
-@each("sizes", SPLITS, ids=str)
-@each("name", SYNTAXES)
+@for_each("sizes", SPLITS, ids=str)
+@for_each("name", SYNTAXES)
 def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tuple[int, ...]):
     expected = [(item.kind, item.text, item.name or None) for item in TURN]
     names = {"reasoning": "reasoning", "message": "message", "call": "function_call"}
@@ -80,8 +80,8 @@ def test_harmony_gives_the_same_items_for_the_turn():
     assert bare(seen(parse(tokens(HARMONY), routing=routing))) == bare(read("hermes", encode(TURN, "hermes", "qwen3")))
 
 
-@each("name", REASONINGS)
-@each("thinking", [True, False])
+@for_each("name", REASONINGS)
+@for_each("thinking", [True, False])
 def test_reasoning_is_read_whether_the_prompt_or_the_model_begins_it(name, thinking):
     turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
@@ -115,7 +115,7 @@ def test_templates_and_syntaxes_have_the_same_names():
     assert TEMPLATES.keys() == SYNTAXES.keys()
 
 
-@each("case", CASES, ids=lambda case: case.name)
+@for_each("case", CASES, ids=lambda case: case.name)
 def test_a_case_has_its_items_in_any_chunks(case):
     assert read(case.family, case.text, reason=case.reason) == list(case.items)
     for sizes in SPLITS:
@@ -131,7 +131,7 @@ def test_a_truncated_case_has_the_same_items_in_any_chunks(case):
     makes_a_legal_stream(deltas(case.family, cut(case.text[: len(case.text) // 2], (2,)), "length"))
 
 
-@each("case", list(derived_cases()), ids=str)
+@for_each("case", list(derived_cases()), ids=str)
 def test_a_derived_case_has_its_items_in_any_chunks(case: Derived):
     for sizes in SPLITS:
         assert bare(read(case.family, case.text, sizes, case.reason)) == list(case.items)
@@ -184,14 +184,14 @@ def test_pending_text_is_bounded():
     assert items([*read_items, *reader.end("stop", Usage())]) == [answer(head + "abcd" * 2000)]
 
 
-@each("name", SYNTAXES)
+@for_each("name", SYNTAXES)
 def test_a_call_with_an_overlong_name_becomes_a_message(name: str):
     text = encode([WrittenItem("call", "{}", "x" * 5000)], name)
     assert [item.kind for item in read(name, f"</think>{text}", (9,))] == ["message"]
 
 
-@each("name", SYNTAXES)
-@each("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
+@for_each("name", SYNTAXES)
+@for_each("request_", [{"tools": []}, {**REQUEST, "tool_choice": "none"}], ids=["no tools", "none"])
 def test_without_tools_the_markers_of_calls_are_text(name: str, request_):
     text = encode([WrittenItem("message", "So: "), WrittenItem("call", '{"s":"a"}', "f")], name)
     reader = FamilyParser(family(name), ParserSettings.from_request(request_))
@@ -204,7 +204,7 @@ def test_without_a_tool_parser_the_markers_of_calls_are_text():
     assert items(run(reader, [Chunk(text=f"</think>{text}")])) == [answer(text)]
 
 
-@each("name", SYNTAXES)
+@for_each("name", SYNTAXES)
 def test_without_parallel_calls_a_turn_has_only_its_first_call(name: str):
     turn = [
         WrittenItem("call", '{"s":"a"}', "f"),
@@ -298,7 +298,7 @@ MARKER_TOKEN_FAMILIES = [name for name in DISTINCT if announces(name) and SYNTAX
 """The families whose markers may be special tokens."""
 
 
-@each("name", MARKER_TOKEN_FAMILIES)
+@for_each("name", MARKER_TOKEN_FAMILIES)
 def test_a_forced_call_may_have_its_markers_in_ordinary_tokens(name):
     texts = {text for texts in family(name, "qwen3").markers.values() for text in texts if text[0] in "<[]"}
     special = dict(enumerate(texts, 1000))

@@ -7,11 +7,11 @@ from itertools import chain
 import families.mutations as framing_mutations
 import orjson
 import pytest
-from each import each
 from families.literals import ALIKE, CASES, STOP, mutations
 from families.mutations import fate_of, text_that_shows, texts
 from families.relations import fired_by, means, pairs
 from family_pictures import part_for, picture_of_call, picture_of_text
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,8 +104,8 @@ def test_no_trigger_is_read_again_forever():
                 seen.append(now)
 
 
-@each("name", SYNTAXES)
-@each("calls", [True, False])
+@for_each("name", SYNTAXES)
+@for_each("calls", [True, False])
 def test_a_resting_state_has_every_marker_of_its_channel(name: str, calls):
     """So the text that opens an item is already split at every marker of its channel."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=calls)
@@ -113,7 +113,7 @@ def test_a_resting_state_has_every_marker_of_its_channel(name: str, calls):
         assert markers[channel].roles.keys() <= markers[rest].roles.keys()
 
 
-@each("name", SYNTAXES)
+@for_each("name", SYNTAXES)
 def test_no_marker_hides_in_the_middle_of_another(name: str):
     """So an incomplete marker never hides another one."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=True)
@@ -161,7 +161,7 @@ def test_the_pictures_show_every_state_of_the_framing():
     assert {node.name for node in call.nodes} == {"outside", *COMMITTED, *TENTATIVE} - alike
 
 
-@each(
+@for_each(
     ("source", "trigger", "dest", "effects", "refusal"),
     [
         ("section", "text", "content", ["again", "hold"], "text in state 'section' has effects after 'again'"),
@@ -248,7 +248,7 @@ def schema_of(value):
             return {"type": {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]}
 
 
-@each("case", CASES, ids=lambda case: case.text)
+@for_each("case", CASES, ids=lambda case: case.text)
 def test_a_literal_case_holds(case):
     assert case.holds()
 
@@ -369,7 +369,7 @@ BODY = {
 }
 
 
-@each(
+@for_each(
     ("key", "types"),
     [
         ("string", {"string"}),
@@ -446,7 +446,7 @@ def test_a_schema_that_is_nested_too_deeply_has_no_types():
     assert types_of(body, "f", "x") == set()
 
 
-@each(
+@for_each(
     ("text", "types", "value"),
     [
         ("a", {"string"}, '"a"'),

@@ -1,7 +1,7 @@
 """A format selects its parser, the error for a wrong one suggests another, and plain text is the answer."""
 
 import pytest
-from each import each
+from for_each import for_each
 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, Tagged, parser_for
@@ -84,8 +84,8 @@ def test_a_chunk_without_the_field_of_the_format_is_refused(format, chunk):  # n
         parser_for(format, {}).feed(chunk)
 
 
-@each("reason", ["tool_calls", "function_call"])
-@each("format", FORMATS, ids=str)
+@for_each("reason", ["tool_calls", "function_call"])
+@for_each("format", FORMATS, ids=str)
 def test_the_finish_reasons_for_calls_end_a_turn_like_stop(format, reason):  # noqa: A002 - as above
     assert parser_for(format, {}).end(reason, Usage()) == parser_for(format, {}).end("stop", Usage())
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from attrs import evolve
-from each import each
+from for_each import for_each
 from recovery import campaign
 from recovery.cases import CASES, REQUEST, Case
 from recovery.notation import Item, answer, call, encoding, items, parse, preamble, python, reasoning, run, seen, tokens, words
@@ -58,7 +58,7 @@ def test_an_effect_without_its_header_or_item_is_refused(edge, message):
         evolve(HARMONY, edges=[*others, edge])
 
 
-@each(
+@for_each(
     ("token", "meaning"),
     [
         (0, "!"),
@@ -107,8 +107,8 @@ def test_a_character_comes_with_all_of_its_tokens():
 ROUTING = Routing.from_request(REQUEST)
 
 
-@each("size", [1, 2, 7, 1000])
-@each("case", CASES, ids=lambda case: case.name)
+@for_each("size", [1, 2, 7, 1000])
+@for_each("case", CASES, ids=lambda case: case.name)
 def test_malformed_output_is_recovered(case: Case, size: int):
     assert seen(parse(case.ids, routing=ROUTING, reason=case.reason, size=size)) == list(case.items)
 
@@ -130,8 +130,8 @@ WELL_FORMED = {
 }
 
 
-@each("size", [1, 3, 1000])
-@each(("written", "expected"), WELL_FORMED.items())
+@for_each("size", [1, 3, 1000])
+@for_each(("written", "expected"), WELL_FORMED.items())
 def test_well_formed_output_is_read(written: str, expected: list[Item], size: int):
     assert items(parse(tokens(written), routing=ROUTING, size=size)) == expected
 
@@ -262,8 +262,8 @@ def stopped(written, size=1, reason="stop", request=STOP):
     return items(run(HarmonyParser.from_request(request), chunks, reason))
 
 
-@each("size", [1, 2, 3, 1000])
-@each(
+@for_each("size", [1, 2, 3, 1000])
+@for_each(
     ("written", "expected"),
     [
         (f"{FINAL}one two STOPHERE", [answer("one two ")]),

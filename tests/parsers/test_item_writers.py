@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from each import each
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,8 +88,8 @@ def decode(text: str, size: int, key: str = "input") -> str:
     return "".join(decoder.feed(text[at : at + size]) for at in range(0, len(text), size)) + decoder.end()
 
 
-@each("size", [1, 2, 3, 1000])
-@each(
+@for_each("size", [1, 2, 3, 1000])
+@for_each(
     ("written", "text"),
     [
         ('{"input": "a\\nb"}', "a\nb"),

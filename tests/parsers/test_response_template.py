@@ -1,8 +1,8 @@
 """The `response_template` of a checkpoint becomes a family, or an error with the reason."""
 
 import pytest
-from each import each
 from families.properties import REQUEST, cut
+from for_each import for_each
 from recovery.notation import answer, call, items, reasoning, run
 
 from interlock.parsers import Chunk
@@ -106,7 +106,7 @@ def changed(fields, **changes):
     return {**fields, "tool_calls": {**fields["tool_calls"], **changes}}
 
 
-@each(
+@for_each(
     ("fields", "reason"),
     [
         ({**QWEN, "audio": {}}, "the field 'audio' is neither reasoning, nor a message, nor calls"),

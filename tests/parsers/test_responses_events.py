@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 from stream_mutations import mutated
 
 from interlock.events.json import as_json
@@ -94,7 +94,7 @@ def texts(value):
 FILES = sorted(path for folder in ("legal", "observed") for path in (CORPUS / folder).glob("*.sse"))
 
 
-@each("path", [pytest.param(path, id=path.stem) for path in FILES])
+@for_each("path", [pytest.param(path, id=path.stem) for path in FILES])
 def test_a_stream_keeps_its_items_and_texts(path):
     for bodies in streams(path):
         again = response(bodies)
@@ -112,7 +112,7 @@ def test_a_stream_keeps_its_items_and_texts(path):
         assert [item["type"] for item in shown] == [item["type"] for item in kept if item["type"] != "reasoning"]
 
 
-@each("path", [pytest.param(path, id=path.stem) for path in FILES])
+@for_each("path", [pytest.param(path, id=path.stem) for path in FILES])
 def test_an_empty_output_in_the_last_event_loses_nothing(path):
     for *before, last in streams(path):
         final = last.get("response", {})
@@ -187,7 +187,7 @@ def call(arguments="", item_id="fc_1", status="completed", **fields):
     return {"type": "function_call", "id": item_id, "status": status, "arguments": arguments, **fields}
 
 
-@each(
+@for_each(
     ("bodies", "expected"),
     [
         ([text("a"), text("b")], ["message ab"]),
@@ -262,7 +262,7 @@ def test_encrypted_content_is_passed_on_if_the_request_includes_it():
     assert "encrypted_content" not in response(bodies, request={"model": "m", "input": ""})["output"][0]
 
 
-@each(
+@for_each(
     ("bodies", "expected"),
     [
         ([added(call()), arguments("{"), arguments("}")], ["function_call {}"]),
@@ -302,7 +302,7 @@ def test_calls_keep_their_arguments(bodies, expected):
     assert summary(bodies) == ["completed", *expected]
 
 
-@each(
+@for_each(
     ("tools", "name"),
     [
         ([], "get_weather"),
@@ -322,7 +322,7 @@ REASONING_ITEM = {"type": "reasoning", "id": "rs_1", "summary": []}
 SEALED_ITEM = {**REASONING_ITEM, "encrypted_content": "x"}
 
 
-@each(
+@for_each(
     ("ends", "expected"),
     [
         ([done(SEALED_ITEM)], ["reasoning", "function_call {}"]),
@@ -339,7 +339,7 @@ def test_an_item_without_content_is_not_overtaken_by_the_next_one(ends, expected
     assert summary(bodies)[1:] == expected
 
 
-@each(
+@for_each(
     ("whole", "status"),
     [
         ('{"path": "/tmp/x"}', "completed"),
@@ -493,7 +493,7 @@ def test_text_that_waits_for_the_rest_of_its_token_is_written_at_the_end_of_its_
     assert [part["text"] for part in item["content"]] == ["H", "i!"]
 
 
-@each(
+@for_each(
     ("bodies", "expected"),
     [
         ([text("a"), ended(message("a", status="incomplete"), status="incomplete")], ["incomplete", "message a incomplete"]),

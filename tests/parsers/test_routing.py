@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from each import each
+from for_each import for_each
 
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
 from interlock.fsm.deltas import Close, EndPart, Open, Reject
@@ -40,7 +40,7 @@ def mcp(server: str, name: str) -> Route:
     return Route("mcp_call", {"name": name, "server_label": server})
 
 
-@each(
+@for_each(
     ("recipient", "route"),
     {
         "functions.get_weather": function("get_weather"),
@@ -199,7 +199,7 @@ def test_the_arguments_of_a_client_tool_become_its_item(kind, arguments, wanted)
     assert [*written.open(), *written.write(text[:5]), *written.write(text[5:]), *written.close()] == wanted
 
 
-@each(("kind", "arguments"), ODD)
+@for_each(("kind", "arguments"), ODD)
 def test_a_call_with_invalid_arguments_becomes_a_function_call(kind, arguments):
     written = writer(kind)
     function_call = Open("function_call", {"name": kind, **ID})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import generate
 import pytest
-from each import each
+from for_each import for_each
 
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
@@ -90,7 +90,7 @@ def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None
     assert {name for name in read if f"`{name}`" not in chat} == set()
 
 
-@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_existing_files(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
@@ -107,7 +107,7 @@ def anchors(page):
     return slugs | {*re.findall(r'<a id="([^"]+)">', text)}
 
 
-@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_into_a_page_lead_to_an_anchor_of_the_page(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", text)

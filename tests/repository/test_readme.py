@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 from openai import OpenAI
 
 import interlock
@@ -105,7 +105,7 @@ def mapped(folder):
     ]
 
 
-@each("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(PACKAGE.parent)))
+@for_each("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(PACKAGE.parent)))
 def test_the_map_of_a_package_names_exactly_its_modules(folder):
     names = mapped(folder)
     assert len(names) == len({*names})

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from corpus_streams.broken import BROKEN, BROKEN_FRAMES
 from corpus_streams.legal import LEGAL, framed
 from corpus_streams.make_corpus import corpus, recorded
-from each import each
+from for_each import for_each
 
 from interlock.events.json import dumps
 from interlock.events.rulebook import RULES
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "corpus"
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_a_legal_stream_passes_as_events_and_as_bytes(name):
     assert_legal(LEGAL[name], strict=True)
     assert_legal(iter(LEGAL[name]), strict=True)
@@ -46,7 +46,7 @@ def test_deviations_fail_only_a_strict_assertion():
         assert_legal(openai, strict=True)
 
 
-@each("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
+@for_each("path", sorted(CORPUS.glob("*/*.sse")), ids=lambda path: path.stem)
 def test_assert_legal_agrees_with_the_command(path):
     for strict in (False, True):
         try:
@@ -58,13 +58,13 @@ def test_assert_legal_agrees_with_the_command(path):
         assert CliRunner().invoke(app, command).exit_code == status
 
 
-@each("name", BROKEN)
+@for_each("name", BROKEN)
 def test_a_broken_stream_fails_with_its_rule(name):
     with pytest.raises(AssertionError, match=rf"^the stream is not legal:\n(.*\n)*  {name.split('-')[0]} at event"):
         assert_legal(BROKEN[name], strict=True)
 
 
-@each("name", BROKEN_FRAMES)
+@for_each("name", BROKEN_FRAMES)
 def test_wrongly_framed_bytes_fail_with_their_rule(name):
     with pytest.raises(AssertionError, match=name.split("-")[0]):
         assert_legal(BROKEN_FRAMES[name], strict=True)

@@ -6,7 +6,7 @@ import json
 import pytest
 from corpus_streams.broken import BROKEN, numbered
 from corpus_streams.legal import FAILED, LEGAL, message, reasoning, reasoning_part, stream, text_part
-from each import each
+from for_each import for_each
 from fuzzing.campaign import is_legal_and_true
 from open_responses_oracle import check_open_responses
 
@@ -33,17 +33,17 @@ def in_open_responses(bodies):
     return translated
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_a_legal_stream_breaks_no_rule(name):
     assert check(LEGAL[name]) == []
 
 
-@each("name", LEGAL)
+@for_each("name", LEGAL)
 def test_a_legal_stream_breaks_no_rule_in_open_responses(name):
     assert check_open_responses(in_open_responses(LEGAL[name])) == []
 
 
-@each("name", BROKEN)
+@for_each("name", BROKEN)
 def test_each_broken_stream_breaks_the_rule_in_its_name(name):
     assert name.split("-")[0] in {finding.rule for finding in check(BROKEN[name])}
 

@@ -1109,13 +1109,13 @@ TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
 @cache
 def _fields_of(kind: type[Item]) -> Mapping[str, structs.FieldInfo]:
     """Return the fields of a kind, by the API's name."""
-    return {field.encode_name: field for field in structs.fields(kind)}
+    return {member.encode_name: member for member in structs.fields(kind)}
 
 
 @cache
 def required_fields(kind: type[Item]) -> tuple[str, ...]:
     """Return the fields that an item must open with."""
-    required = [name for name, field in _fields_of(kind).items() if field.required]
+    required = [name for name, member in _fields_of(kind).items() if member.required]
     return tuple(name for name in (*kind.required_at_open, *required) if name not in {*kind.generated_ids, *kind.empty_at_open})
 
 
@@ -1196,8 +1196,8 @@ def _arm_examples(name: str, arm: Arm) -> Sequence[object]:
     if arm.kind is list:
         return [[]] if len([*arms_of(arm.args[0])]) > 1 else [[], _examples(name, arm.args[0])[:1]]
     if issubclass(arm.kind, Struct):
-        required = [field for field in structs.fields(arm.kind) if field.required]
-        values = {field.encode_name: _examples(field.encode_name, field.type)[0] for field in required}
+        required = [member for member in structs.fields(arm.kind) if member.required]
+        values = {member.encode_name: _examples(member.encode_name, member.type)[0] for member in required}
         return [to_builtins(convert({"type": arm.kind.__struct_config__.tag, **values}, arm.kind))]
     return [{str: name, bool: True, int: 1, float: 1}.get(arm.kind, {})]
 
@@ -1205,7 +1205,7 @@ def _arm_examples(name: str, arm: Arm) -> Sequence[object]:
 @cache
 def literals_of(kind: type[Struct], name: str) -> tuple[str, ...]:
     """Return the literals of a field's type; empty if there is no such field."""
-    hints = [field.type for field in structs.fields(kind) if field.name == name]
+    hints = [member.type for member in structs.fields(kind) if member.name == name]
     return tuple(choice for hint in hints for arm in arms_of(hint) if arm.kind is Literal for choice in arm.args)
 
 

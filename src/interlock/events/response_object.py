@@ -428,7 +428,7 @@ def _complete(name: str, value: object) -> object:
 
 
 def _without_nulls(value: object) -> dict[str, object]:
-    return {field: inner for field, inner in members(value).items() if inner is not None}
+    return {name: inner for name, inner in members(value).items() if inner is not None}
 
 
 def _tools(value: object) -> list[dict[str, object]]:
@@ -441,11 +441,11 @@ def _require(tool: Mapping[str, object]) -> dict[str, object]:
     """Return the fields that a response requires and this tool lacks."""
     match tool.get("type"):
         case "function":
-            fields: dict[str, object] = {"description": None, "parameters": None, "strict": None}
+            required: dict[str, object] = {"description": None, "parameters": None, "strict": None}
         case "namespace":
-            fields = {"description": "", "tools": []}
+            required = {"description": "", "tools": []}
         case "code_interpreter":
-            fields = {"container": {"type": "auto"}}
+            required = {"container": {"type": "auto"}}
         case _:
-            fields = {}
-    return {name: value for name, value in fields.items() if name not in tool}
+            required = {}
+    return {name: value for name, value in required.items() if name not in tool}

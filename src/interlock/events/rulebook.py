@@ -153,7 +153,7 @@ def read_rows(text: str, kind: type[R]) -> dict[str, R]:
 
     A bar separates the fields of an object. A line that begins with a bar or a space continues the object of the line before.
     """
-    rows = ([" ".join(field.split()) for field in row.split("|")] for row in re.split(r"\n+(?![| ])", text.strip()))
+    rows = ([" ".join(cell.split()) for cell in row.split("|")] for row in re.split(r"\n+(?![| ])", text.strip()))
     return {row[0]: convert(dict(zip((each.name for each in fields(kind)), row, strict=False)), kind) for row in rows}
 
 

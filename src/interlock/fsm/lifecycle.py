@@ -106,8 +106,8 @@ class Lifecycle(Table[str, Emission[S]]):
         """Yield the state that each edge enters, and the place after its events."""
         for trigger, (dest, emissions) in state.rows.items():
             after = place
-            for emission in emissions:
-                event = emission.event
+            for emit in emissions:
+                event = emit.event
                 if event.before is not after:
                     at = f"{trigger!r} in state {state.name!r}"
                     raise self.refusal(f"{at} emits {wire_name(event)} in place {after.value!r}, not {event.before.value!r}")
@@ -143,8 +143,8 @@ def stream_of(state: LifecycleState[S]) -> Emission[S] | None:
     In such a state, `append` stays in the state and emits only this event, and white space has no trigger of its own.
     """
     match state.rows.get("append"):
-        case (dest, (emission,)) if dest is state and "pad" not in state.rows:
-            return emission
+        case (dest, (emit,)) if dest is state and "pad" not in state.rows:
+            return emit
         case _:
             return None
 

@@ -209,7 +209,7 @@ text fires `split` instead of `append`, and begins another part.
 # The calls that the client runs, and the items that come whole, most of which are the outputs of such calls.
 
 
-def _call(kind: ItemKind, text_delta: ItemEmission, text_done: ItemEmission) -> Lifecycle[AnyItem]:
+def _call(kind: ItemKind, text: ItemEmission, text_end: ItemEmission) -> Lifecycle[AnyItem]:
     """Return the lifecycle of a call that streams one text: the arguments of a function, or free text."""
     return Lifecycle(
         name=kind,
@@ -218,9 +218,9 @@ def _call(kind: ItemKind, text_delta: ItemEmission, text_done: ItemEmission) -> 
         edges=[
             #     in             on        goes to        and emits
             Edge("absent",      "open",   "in_progress", [added]),
-            Edge("in_progress", "append", "in_progress", [text_delta]),
-            Edge("in_progress", "close",  "completed",   [text_done, done]),
-            Edge("in_progress", "cut",    "incomplete",  [text_done, done]),
+            Edge("in_progress", "append", "in_progress", [text]),
+            Edge("in_progress", "close",  "completed",   [text_end, done]),
+            Edge("in_progress", "cut",    "incomplete",  [text_end, done]),
         ],
     )  # fmt: skip
 

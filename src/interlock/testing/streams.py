@@ -151,10 +151,10 @@ def stream(
     `min_items` and `max_items` bound the items to open; a blank message, for example, does not appear in the stream.
     """
     driver = ResponseDriver(_SETTINGS, writer=SseWriter(), ids=SequentialIds(), clock=lambda: _NOW)
-    frames: list[bytes] = []
+    written: list[bytes] = []
 
     def feed(*batch: deltas.Delta) -> None:
-        frames.extend(driver.feed(batch))
+        written.extend(driver.feed(batch))
 
     feed(*((deltas.Enqueue(),) if maybe(chance) else ()), deltas.Start())
     counts = Counter[str]()
@@ -167,7 +167,7 @@ def stream(
         _work(chance, lambda: driver.ready, feed)
     feed(deltas.EndTurn("stop", deltas.Usage(input_tokens=chance.randint(0, 9), output_tokens=chance.randint(0, 9))))
     feed(chance.choice(_ENDS[chance.choice(endings)]))
-    bodies: list[Body] = [orjson.loads(frame[frame.index(b"{") :]) for frame in frames]
+    bodies: list[Body] = [orjson.loads(frame[frame.index(b"{") :]) for frame in written]
     return [DIALECTS[dialect].convert(body) for body in bodies] if dialect != "openai" else bodies
 
 

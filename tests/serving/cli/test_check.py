@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 from click.testing import CliRunner
-from each import each
+from for_each import for_each
 from jsonschema import Draft202012Validator
 
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Finding
@@ -38,7 +38,7 @@ def test_a_legal_stream_is_reported_as_legal_with_status_0() -> None:
     assert (result.exit_code, result.stdout) == (0, f"legal: {LEGAL}: 11 events, 1 item, completed\n")
 
 
-@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+@for_each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_a_broken_stream_is_reported_with_its_rule_and_status_1(path) -> None:
     result = run(path, "--json", "--strict")
     assert (result.exit_code, word(result)) == (1, "illegal")
@@ -107,7 +107,7 @@ def test_text_lists_errors_before_deviations_in_80_columns() -> None:
     ]
 
 
-@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+@for_each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_no_line_is_longer_than_80_columns_unless_it_is_one_word(path) -> None:
     lines = run(path, "--strict").stdout.splitlines()[1:]
     assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
@@ -166,7 +166,7 @@ def test_compressed_files_are_judged_like_others(tmp_path) -> None:
     assert (result.exit_code, result.stderr.startswith(f"interlock: {damaged}: damaged gzip: ")) == (2, True)
 
 
-@each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
+@for_each("path", [pytest.param(path, id=path.stem) for path in sorted((CORPUS / "broken").glob("*.sse"))])
 def test_check_and_the_viewer_count_the_same_findings(path) -> None:
     trace = Trace()
     lines = [*trace.feed(path.read_bytes()), *trace.end()]
@@ -211,7 +211,7 @@ def test_annotations_for_github_name_file_line_and_rule() -> None:
     assert missing == "::error file=/no/such::No such file or directory"
 
 
-@each("name", [*RULES, *DIALECT_RULES, *DEVIATIONS])
+@for_each("name", [*RULES, *DIALECT_RULES, *DEVIATIONS])
 def test_every_rule_and_deviation_is_explained(name) -> None:
     result = run("--explain", name)
     assert (result.exit_code, result.stdout.split()[0] in {name, f"{name}:"}) == (0, True)

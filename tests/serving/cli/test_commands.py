@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from each import each
+from for_each import for_each
 from live.command import serve_command
 from openai import OpenAI
 
@@ -363,7 +363,7 @@ def test_the_help_lists_each_command_with_a_whole_sentence_and_has_no_boxes(want
     assert not set(text) & set("╭─│╰")
 
 
-@each("command", sorted(COMMANDS.keys() - {"store"}))
+@for_each("command", sorted(COMMANDS.keys() - {"store"}))
 def test_the_help_of_a_command_ends_with_examples_of_it(command) -> None:
     examples = run(command, "-h").output.partition("Examples:\n")[2].splitlines()
     assert examples

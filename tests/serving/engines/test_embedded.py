@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from each import each
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -97,7 +97,7 @@ def test_a_call_that_is_forced_or_beside_json_has_no_preamble(members):
     assert (step.says, step.calls) == (None, [Call("get_weather", '{"city": "Paris"}')])
 
 
-@each(
+@for_each(
     ("words", "members", "expected"),
     [
         (ASK, {"tool_choice": "none"}, []),
@@ -121,7 +121,7 @@ def test_tools_are_chosen_by_the_request_and_the_words_of_the_user(words, member
     assert names(words, **{"tools": [MAIL, WEATHER], **members}) == expected
 
 
-@each(
+@for_each(
     ("words", "calls"),
     [
         ("Hello there", []),

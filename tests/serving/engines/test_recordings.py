@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from each import each
+from for_each import for_each
 from live.wire import bodies, post_message, without_chance
 from recovery.cases import recordings
 
@@ -36,7 +36,7 @@ from interlock.verify.oracle import check
 FOLDER = Path(__file__).parents[2] / "corpus" / "recordings"
 RECORDINGS = {**{path.stem: read(path) for path in sorted(FOLDER.glob("*.jsonl"))}, **recordings()}
 
-each_recording = each("recording", RECORDINGS.values(), ids=RECORDINGS)
+each_recording = for_each("recording", RECORDINGS.values(), ids=RECORDINGS)
 
 
 def bodies_of(recording) -> list[dict]:
@@ -51,7 +51,7 @@ def test_the_oracle_finds_nothing(recording) -> None:
 
 
 @each_recording
-@each("size", [1, 2, 7, 1000])
+@for_each("size", [1, 2, 7, 1000])
 def test_other_chunks_give_a_legal_stream_with_the_same_response(recording, size) -> None:
     cut = rechunk(recording, size)
     assert check(bodies_of(cut)) == []
@@ -106,7 +106,7 @@ def summary(name: str) -> list[tuple[object, ...]]:
     ]
 
 
-@each(
+@for_each(
     ("name", "items"),
     [
         ("answer", [("reasoning", "completed"), ("message", "completed", "final_answer")]),
@@ -260,7 +260,7 @@ def test_a_written_recording_reads_back_the_same() -> None:
     assert [*write(read(write(once)))] == [*write(once)]
 
 
-@each(
+@for_each(
     ("lines", "line", "message"),
     [
         ([], 1, "not a recording: its first line has no interlock_recording"),

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from attrs import evolve
-from each import each
+from for_each import for_each
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -277,7 +277,7 @@ def test_a_plain_schema_is_filled_correctly(schema, text):
     Draft202012Validator(schema).validate(example(schema, text))
 
 
-@each(
+@for_each(
     ("schema", "value"),
     [
         ({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}, {"city": "Paris"}),

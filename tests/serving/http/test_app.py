@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import httpx
 import pytest
-from each import each
+from for_each import for_each
 from live.agents import mcp, servers
 from live.engines import ANSWER, Gate, StagedEngine, step, steps
 from live.mcp_servers import Workshop, running
@@ -121,7 +121,7 @@ def test_a_disconnect_during_the_request_body_starts_no_turn(stream) -> None:
     assert engine.turns == []
 
 
-@each(
+@for_each(
     ("body", "param", "code"),
     [
         pytest.param(b"", None, "invalid_json", id="nothing"),

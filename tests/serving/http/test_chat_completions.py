@@ -4,7 +4,7 @@ import json
 
 import httpx
 import pytest
-from each import each
+from for_each import for_each
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_steps, step, steps
 from live.wire import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
 
@@ -233,7 +233,7 @@ def test_chat_parameters_reach_the_request() -> None:
     assert "of_the_future" not in request.raw
 
 
-@each(
+@for_each(
     ("body", "param", "code"),
     [
         ({"messages": []}, "messages", "empty_array"),

@@ -5,7 +5,7 @@ import socket
 
 import httpx
 import pytest
-from each import each
+from for_each import for_each
 from live.chunk_shapes import chunk
 from live.command import serve_command
 from live.engines import ANSWER, StagedEngine, steps
@@ -202,7 +202,7 @@ def test_advice_about_a_route_has_the_error_format_of_messages(url) -> None:
     )
 
 
-@each(
+@for_each(
     ("path", "advice"),
     [
         ("/responses", "add /v1 to the base URL"),

@@ -7,7 +7,7 @@ import json
 from types import MappingProxyType
 
 import pytest
-from each import each
+from for_each import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
@@ -120,7 +120,7 @@ def test_parts_of_every_kind_are_accepted(part):
     assert read(input=[{"role": "user", "content": [part]}]).input[0]["content"] == [part]
 
 
-@each(
+@for_each(
     "item",
     [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
@@ -157,7 +157,7 @@ def test_an_item_with_an_id_alone_is_a_reference(kind):
     assert read(input=[item]).input == ({"id": "msg_1", "type": "item_reference"},)
 
 
-@each(
+@for_each(
     "tool",
     [
         FUNCTION,
@@ -205,7 +205,7 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_stay_characters
     assert read_body(body).input[0]["content"] == "a\ufffd b\U0001f600"
 
 
-@each(
+@for_each(
     "body",
     [
         b"",
@@ -240,7 +240,7 @@ def test_an_error_has_the_format_of_openai():
     }
 
 
-@each(
+@for_each(
     ("members", "param", "code"),
     [
         ({"model": None}, "model", "missing_required_parameter"),
@@ -537,7 +537,7 @@ def test_both_servers_refuse_tool_fields_of_the_wrong_type(read, fields):
     read({"model": "m", "input": "Hi", "tools": tools})
 
 
-@each(
+@for_each(
     ("body", "param"),
     [
         ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "n"}]}, "input[0].input"),

@@ -6,7 +6,7 @@ import logging
 
 import orjson
 import pytest
-from each import each
+from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -27,7 +27,7 @@ def names(kind):
     return {field.encode_name for field in structs.fields(kind)}
 
 
-@each("kind", limits.READ, ids=lambda kind: kind.__name__)
+@for_each("kind", limits.READ, ids=lambda kind: kind.__name__)
 def test_the_table_has_only_fields_of_its_types(kind):
     assert limits.READ[kind].keys() - names(kind) == set()
 
@@ -53,7 +53,7 @@ def test_unchecked_fields_of_items_are_passed_through(item):
     assert read_request({"model": "m", "input": [item]}).input == (item,)
 
 
-@each(
+@for_each(
     ("members", "message"),
     [
         (

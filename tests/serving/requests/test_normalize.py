@@ -1,7 +1,7 @@
 """Items and tools are translated for engines that know only messages, reasoning, and function calls with their outputs."""
 
 import pytest
-from each import each
+from for_each import for_each
 
 from interlock.events.items import ITEMS
 from interlock.parsers.client_tools import CLIENT_TOOLS
@@ -148,7 +148,7 @@ CASES = [
 ]
 
 
-@each(("original", "expected"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
+@for_each(("original", "expected"), CASES, ids=lambda value: value["type"] if isinstance(value, dict) else "")
 def test_an_item_is_normalized_or_left_out(original, expected):
     assert list(normalize([original])) == expected
 
@@ -283,7 +283,7 @@ def of_regex(definition):
     return offered(tool).tools[0]
 
 
-@each(
+@for_each(
     "definition",
     [
         *("", "a", "é+", r"[\w.-]+", r"\d{3}-\d{4,}", "(?:a|b)*", "((a)|b)?", "[^\n]+", "[$(^{]", r"\x41\u00e9\n\t\-\.\/\[\{\$"),
@@ -295,7 +295,7 @@ def test_a_regular_expression_that_every_backend_supports_becomes_a_pattern(defi
     assert of_regex(definition) == of_regex(f"^{definition}$") == {"type": "function", "name": "write", **pattern}
 
 
-@each(
+@for_each(
     "definition",
     [
         *(r"\p{L}+", r"\bword\b", "(?i)abc", r"(a)\1", r"(?P<n>a)(?P=n)", "(?=a)b", "(?<!a)b", r"\Aabc\Z", "a$b", "a^b", "^^a"),
@@ -397,7 +397,7 @@ def test_tools_without_an_equivalent_function_are_left_out():
 ALL = (WEATHER, FORECAST, {"type": "custom", "name": "write"}, {"type": "web_search"}, {"type": "shell"})
 
 
-@each(
+@for_each(
     ("choice", "expected"),
     [
         (None, None),

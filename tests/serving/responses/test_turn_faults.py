@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from attrs import define, field
-from each import each
+from for_each import for_each
 from live.engines import ANSWER, HOSTED_CALL, REASONING, Gate, ScriptedTools, StagedEngine, step
 from one_run import begin_response
 
@@ -154,8 +154,8 @@ def test_a_run_without_faults_completes():
     assert response["status"] == "completed"
 
 
-@each("error", BROKEN, ids=lambda error: type(error).__name__)
-@each(("turn", "place"), STEPS)
+@for_each("error", BROKEN, ids=lambda error: type(error).__name__)
+@for_each(("turn", "place"), STEPS)
 def test_an_engine_error_fails_the_response(turn, place, error):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [error]
@@ -183,8 +183,8 @@ def test_an_unfinished_summary_fails_the_response(reason):
     assert (response["status"], response["usage"]["output_tokens"] > 0) == ("failed", True)
 
 
-@each("ending", [Cancel(), Fault("server_error", "The server is shutting down.")], ids=["cancel", "fault"])
-@each("delivery", EARLY)
+@for_each("ending", [Cancel(), Fault("server_error", "The server is shutting down.")], ids=["cancel", "fault"])
+@for_each("delivery", EARLY)
 def test_an_interruption_during_compaction_ends_the_response(delivery, ending):
     async def interrupted():
         run, engine = begin(summary=SUMMARY)
@@ -257,7 +257,7 @@ def test_a_task_cancelled_from_outside_stays_cancelled_and_its_run_can_be_conclu
     assert (was_cancelled, check(events), events[-1]["type"], rest) == (True, [], "response.failed", [])
 
 
-@each(("turn", "place"), STEPS)
+@for_each(("turn", "place"), STEPS)
 def test_an_engine_that_stops_without_a_reason_fails_the_response(turn, place):
     scripts = [[*FIRST], [*SECOND]]
     del scripts[turn][place:]
@@ -265,8 +265,8 @@ def test_an_engine_that_stops_without_a_reason_fails_the_response(turn, place):
     assert run_to_end(run)["status"] == "failed"
 
 
-@each("reason", ENDED)
-@each(("turn", "place"), STEPS)
+@for_each("reason", ENDED)
+@for_each(("turn", "place"), STEPS)
 def test_the_finish_reason_of_a_turn_sets_the_status(turn, place, reason):
     scripts = [[*FIRST], [*SECOND]]
     scripts[turn][place:] = [EngineOutput(Chunk(), reason)]
@@ -297,8 +297,8 @@ def test_a_tool_error_fails_the_response(broken, place, error):
     assert (response["status"], "a secret" in str(response)) == ("failed", False)
 
 
-@each(("ending", "status"), [(Cancel(), "cancelled"), (Fault("server_error", "The server is shutting down."), "failed")])
-@each("delivery", DELIVERIES)
+@for_each(("ending", "status"), [(Cancel(), "cancelled"), (Fault("server_error", "The server is shutting down."), "failed")])
+@for_each("delivery", DELIVERIES)
 def test_an_interruption_at_any_delivery_ends_the_response(delivery, ending, status):
     async def interrupted():
         run, _ = begin()
@@ -315,7 +315,7 @@ def test_an_interruption_at_any_delivery_ends_the_response(delivery, ending, sta
     assert events[-1]["response"]["status"] == ("completed" if last else status)
 
 
-@each("delivery", DELIVERIES)
+@for_each("delivery", DELIVERIES)
 def test_an_abandoned_run_stops_the_engine_and_can_be_concluded(delivery):
     async def leave():
         run, engine = begin()

@@ -8,7 +8,7 @@ import threading
 from itertools import product
 
 import pytest
-from each import each
+from for_each import for_each
 from live.stores import KINDS, POSTGRES, SHARED, message, run, stored
 
 from interlock.embedding import random_id
@@ -197,7 +197,7 @@ def test_the_url_of_a_sqlite_store_sets_its_options(tmp_path) -> None:
     assert path.exists()
 
 
-@each(
+@for_each(
     ("url", "message"),
     [
         (
@@ -232,15 +232,15 @@ def test_an_invalid_store_url_is_refused(url, message) -> None:
     assert str(refused.value).startswith(message)
 
 
-@each("scheme", ["postgresql", "postgres", "mongodb"])
-@each("password", ["sec/ret", "sec#ret", "sec?ret", "sec@ret", "sec%ret", "1/ret@sec"])
+@for_each("scheme", ["postgresql", "postgres", "mongodb"])
+@for_each("password", ["sec/ret", "sec#ret", "sec?ret", "sec@ret", "sec%ret", "1/ret@sec"])
 def test_a_password_with_an_unescaped_character_is_refused_and_not_shown(scheme, password) -> None:
     with pytest.raises(StoreUnusable) as refused:
         open_store(f"{scheme}://me:{password}@db/0")
     assert not {part for part in ("sec", "ret") if part in str(refused.value)}
 
 
-@each("host", ["h:abc", "h:65536", "[::1", "[::g]:1", "::1", "a:1:2"])
+@for_each("host", ["h:abc", "h:65536", "[::1", "[::g]:1", "::1", "a:1:2"])
 def test_a_wrong_host_or_port_is_refused(host) -> None:
     with pytest.raises(StoreUnusable, match="postgresql: has a wrong host or port"):
         open_store(f"postgresql://{host}/0")

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 from live.stores import PostgresServer, needs_postgres, run, stored
 
 from interlock.serving.store import open_store
@@ -393,7 +393,7 @@ def test_a_value_that_a_column_cannot_hold_fails_only_its_own_write(postgres_url
     assert run(open_store(postgres_url), scenario) == (True, True)
 
 
-@each(
+@for_each(
     ("state", "is_down", "lost", "passing"),
     [
         (None, True, True, False),  # psycopg has lost the connection

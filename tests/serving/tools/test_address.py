@@ -5,7 +5,7 @@ import socket
 from ipaddress import ip_address
 
 import pytest
-from each import each
+from for_each import for_each
 from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
 
 from interlock.events.items import ITEMS
@@ -133,7 +133,7 @@ def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> Non
     assert "key" not in repr(server)
 
 
-@each(
+@for_each(
     ("members", "message"),
     [
         ({}, "The tool has no 'server_url', and this server has no connectors."),

@@ -12,7 +12,7 @@ from time import monotonic
 import httpx
 import pytest
 from click.testing import CliRunner
-from each import each
+from for_each import for_each
 from live.mcp_servers import Workshop, running
 from live.wire import bodies
 from openai import OpenAI
@@ -194,7 +194,7 @@ def test_the_examples_python_runs_what_is_harmless(python, code, printed) -> Non
     assert python(code) == printed
 
 
-@each(
+@for_each(
     "code",
     [
         "import os",

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from each import each
+from for_each import for_each
 from live.agents import ask, calling, servers, several
 
 from interlock.serving.build import build_tools
@@ -44,7 +44,7 @@ def results(*codes, **settings):
     return asyncio.run(run())
 
 
-@each(
+@for_each(
     ("code", "printed"),
     [
         ("print(6 * 7)", "42\n"),

@@ -5,7 +5,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 
 import pytest
-from each import each
+from for_each import for_each
 from live.wire import MESSAGES, broken_messages, chat, messages
 
 from interlock.dialects.chat import CHAT, ChatEffect
@@ -426,7 +426,7 @@ def test_a_running_tool_is_in_the_state_calling() -> None:
     assert call[4].fired == (FiredEdge("ready", "run", "calling", silent=(("in_progress", "close", "ready"),)),)
 
 
-@each("path", LEGAL, ids=lambda path: path.stem)
+@for_each("path", LEGAL, ids=lambda path: path.stem)
 def test_every_event_of_a_legal_stream_is_explained_by_edges_of_its_lifecycle(path) -> None:
     for index, steps in machines(path):
         lifecycle = RESPONSE if index is None else LIFECYCLES[steps[0].machine]

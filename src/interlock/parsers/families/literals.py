@@ -235,7 +235,7 @@ def _typed(text: str, schema: Schema) -> str:
     return convert(text, schema.types or ANY)
 
 
-def _text(text: str, schema: Schema) -> str:
+def _element_text(text: str, schema: Schema) -> str:
     """Return the text of an element as JSON of one of its types, or as a string if none is declared; see `convert`.
 
     Blank text is an empty array or object if its types allow one.
@@ -311,7 +311,7 @@ GEMMA: Final = Notation(
     is_lenient=True,
 )
 FUNCTION_GEMMA: Final = evolve(GEMMA, quotes=("<escape>",))
-ELEMENTS: Final = Notation(_text, namespace="]<]minimax[>[")
+ELEMENTS: Final = Notation(_element_text, namespace="]<]minimax[>[")
 
 
 Stop: TypeAlias = Literal["", "marker", "ended", "broken"]

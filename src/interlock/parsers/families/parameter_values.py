@@ -190,9 +190,9 @@ def convert(text: str, types: Types) -> str:
     A text that fits none is any other JSON, unless it may be a string, or else a string.
     """
     bare = text.strip()
-    for name, convert in _CONVERSIONS.items():
+    for name, conversion in _CONVERSIONS.items():
         if name in types:
-            json_text = convert(bare)
+            json_text = conversion(bare)
             if json_text is not None:
                 return json_text
     other = None if "string" in types else _json(bare, object)

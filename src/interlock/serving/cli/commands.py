@@ -132,9 +132,9 @@ def record(output: Path, **_options: object) -> None:
     if output.suffix != ".json":
         fail(f"-o {output}: a recorded script is JSON; choose a name that ends with .json")
     listening = bind(server.listen, settings.host, settings.port)
-    app = build(settings, RecordingGateway(upstreams, recorder=ScriptRecorder(output)))
+    application = build(settings, RecordingGateway(upstreams, recorder=ScriptRecorder(output)))
     message = f"Recording {output} at {server.url_of(listening)}/v1"
-    server.serve(app, listening, on_ready=lambda: click.echo(message, err=True))
+    server.serve(application, listening, on_ready=lambda: click.echo(message, err=True))
 
 
 @click.command(
@@ -188,7 +188,7 @@ def store() -> None:
 @url_option
 def info(url: str) -> None:
     """Show the size and contents of a store, and its running responses."""
-    contents = _in_store(url, lambda store: store.info())
+    contents = _in_store(url, lambda opened: opened.info())
     responses = ", ".join(f"{count} {state}" for state, count in sorted(contents.responses.items())) or "none"
     click.echo(f"{contents.kind}, layout {contents.version}, {contents.size:,} bytes")
     click.echo(f"responses: {responses}")
@@ -204,7 +204,7 @@ def sweep(url: str) -> None:
 
     The URL says what has expired: with `?ttl=7d&conversations=90d`, responses after 7 days and conversations after 90.
     """
-    deleted = _in_store(url, lambda store: store.sweep())
+    deleted = _in_store(url, lambda opened: opened.sweep())
     click.echo(f"deleted {deleted.expired} responses, {deleted.conversations} conversations and {deleted.trimmed} event logs")
 
 

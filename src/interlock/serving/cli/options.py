@@ -28,8 +28,7 @@ from msgspec.inspect import FloatType, IntType
 from interlock.events.dialects import DIALECTS
 from interlock.events.json import as_text, clean, elements, is_object, loads, members, parse
 from interlock.fsm.table import InterlockError
-from interlock.serving import settings
-from interlock.serving.settings import Settings, read_settings
+from interlock.serving.settings import DEFAULTS, Settings, choices, flag, kind_of, options, read_settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.recordings import Recording
@@ -85,9 +84,9 @@ class SettingOption(click.Option):
     def __init__(self, names: Sequence[str]) -> None:
         """Create the option of the field that is named."""
         (name,) = names
-        each, default, self.choices = settings.options()[name], settings.DEFAULTS[name], settings.choices(name)
+        each, default, self.choices = options()[name], DEFAULTS[name], choices(name)
         super().__init__(
-            [settings.flag(name), name],
+            [flag(name), name],
             is_flag=not (each.metavar or self.choices),
             default=default
             if each.repeats or not isinstance(default, tuple)
@@ -101,7 +100,7 @@ class SettingOption(click.Option):
     def get_help_extra(self, ctx: click.Context) -> click.types.OptionHelpExtra:
         """Return what the help has in brackets: the default, and the limits of a number."""
         extra = super().get_help_extra(ctx)
-        kind = settings.kind_of(str(self.name))
+        kind = kind_of(str(self.name))
         if isinstance(kind, (IntType, FloatType)) and kind.ge is not None:
             extra["range"] = f"x>={kind.ge:g}" if kind.le is None else f"{kind.ge:g}<=x<={kind.le:g}"
         return extra
@@ -116,7 +115,7 @@ class SettingOption(click.Option):
 
 def options_of(*names: str) -> Decorator:
     """Return a decorator that adds the options of these fields of `Settings`, by default of all; `settings_of` reads them."""
-    known = [name for name, each in settings.options().items() if each.has_flag]
+    known = [name for name, each in options().items() if each.has_flag]
     return _all(*(click.option(name, cls=SettingOption) for name in names or known))
 
 
@@ -147,12 +146,12 @@ def required_upstreams(settings: Settings) -> list[Upstream]:
     return upstreams
 
 
-def _all(*options: Decorator) -> Decorator:
+def _all(*decorators: Decorator) -> Decorator:
     """Return a decorator that adds several options, in this order."""
 
     def add(command: CommandFunction) -> CommandFunction:
-        for option in reversed(options):
-            command = option(command)
+        for decorator in reversed(decorators):
+            command = decorator(command)
         return command
 
     return add
@@ -213,15 +212,15 @@ class UrlRequest:
     timeout: float = DEFAULT_TIMEOUT
 
     @classmethod
-    def from_options(cls, options: UrlOptions) -> UrlRequest:
+    def from_options(cls, values: UrlOptions) -> UrlRequest:
         """Return the request that the options of `check` and `view` describe; refuse a header without a colon."""
-        fields = {"Authorization": f"Bearer {options['api_key']}"} if options["api_key"] else {}
-        for header in options["header"]:
+        fields = {"Authorization": f"Bearer {values['api_key']}"} if values["api_key"] else {}
+        for header in values["header"]:
             name, colon, value = header.partition(":")
             if not colon:
                 raise click.BadParameter(f"{header!r} has no colon; write NAME:VALUE", param_hint="--header")
             fields[name.strip()] = value.strip()
-        return cls(options["body"], fields, options["timeout"])
+        return cls(values["body"], fields, values["timeout"])
 
     def content(self) -> bytes | None:
         """Return the body to POST, with `stream` set to true, or None for GET; raise a `SourceError` if it is no object."""

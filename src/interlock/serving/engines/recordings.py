@@ -259,7 +259,7 @@ def write(recording: Recording) -> Iterator[str]:
 def _chunk_fields(output: EngineOutput) -> dict[str, object]:
     chunk = output.chunk
     usage = {name: getattr(output, name) for name in _RecordedUsage.__struct_fields__}
-    members = {
+    values = {
         "token_ids": list(chunk.token_ids),
         "text": chunk.text,
         "delta": chunk.delta,
@@ -267,7 +267,7 @@ def _chunk_fields(output: EngineOutput) -> dict[str, object]:
         "stop_sequence": output.stop_sequence,
         "usage": {name: count for name, count in usage.items() if count},
     }
-    fields = {name: value for name, value in members.items() if value}
+    fields = {name: value for name, value in values.items() if value}
     return fields if chunk.logprobs is None else {**fields, "logprobs": list(chunk.logprobs)}
 
 

@@ -736,7 +736,7 @@ async def _chunks(step: ScriptStep, output_format: Format) -> AsyncGenerator[Chu
                 yield Chunk(delta={"tool_calls": [{"index": index, "function": {"arguments": word}}]})
 
 
-def _in_family(step: ScriptStep, says: str | None, calls: Sequence[tuple[str, str]], tagged: Tagged) -> str:
+def _in_family(step: ScriptStep, says: str | None, calls: Sequence[tuple[str, str]], output_format: Tagged) -> str:
     from interlock.parsers.families import family  # noqa: PLC0415 - few scripts have families
     from interlock.parsers.families.reference_encoders import WrittenItem, encode  # noqa: PLC0415 - as above
 
@@ -745,8 +745,8 @@ def _in_family(step: ScriptStep, says: str | None, calls: Sequence[tuple[str, st
         *([] if says is None else [WrittenItem("message", says)]),
         *(WrittenItem("call", arguments, name) for name, arguments in calls),
     ]
-    thinking = family(tagged.tool_parser, tagged.reasoning_parser).starts == "thinking"
-    return encode(items, tagged.tool_parser or "hermes", tagged.reasoning_parser, thinking=thinking)
+    thinking = family(output_format.tool_parser, output_format.reasoning_parser).starts == "thinking"
+    return encode(items, output_format.tool_parser or "hermes", output_format.reasoning_parser, thinking=thinking)
 
 
 def limit_tokens(outputs: Sequence[EngineOutput], budget: int | None) -> list[EngineOutput]:

@@ -562,9 +562,9 @@ class Responses:
 
     def expire(self, limit: int) -> int:
         """Remove up to `limit` expired responses, and return how many. The last write of a hidden response was at no time."""
-        lock = self.tx.connection.lock
+        suffix = self.tx.connection.lock
         where = f"written <= ? AND (state IN ('ended', 'lost') OR NOT {VALID}) ORDER BY written LIMIT ?"
-        rows = self.rows(f"{where}{lock}{lock and ' SKIP LOCKED'}", self._expiry, *self.tx.lease, limit)
+        rows = self.rows(f"{where}{suffix}{suffix and ' SKIP LOCKED'}", self._expiry, *self.tx.lease, limit)
         for row in rows:
             self.remove(row)
             self.tx.changed.append((row.tenant, row.id))

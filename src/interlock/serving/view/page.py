@@ -136,8 +136,8 @@ _DIALECT_WRITES: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
 def dialect_writes() -> dict[str, Sequence[Mapping[str, object]]]:
     """Return what each event of Messages and Chat Completions writes, by the names that the page shows; see `writes`."""
     return {
-        name: [{"op": op, "from": source, **({"to": to} if to else {})} for op, source, to in writes]
-        for name, writes in _DIALECT_WRITES.items()
+        name: [{"op": op, "from": source, **({"to": to} if to else {})} for op, source, to in rows]
+        for name, rows in _DIALECT_WRITES.items()
     }
 
 

@@ -5,7 +5,7 @@ import json
 
 import httpx
 import pytest
-from each import each
+from for_each import for_each
 from live.chunk_shapes import chunk
 from live.upstream import STALL, Reply, ScriptedUpstream, event, failure, gateway, serve_bytes, serve_upstream, stream
 from live.wire import bodies
@@ -120,7 +120,7 @@ def test_a_redirect_is_said_and_neither_followed_nor_retried(status):
 TRICKY = b"\xef\xbb\xbfdata: 1\r\rdata: 2\r\n: no\r\n\r\nevent: x\ndata: 3\ndata: 4\n\n\n\rdata:5\r\r\ndata: 6"
 
 
-@each("size", range(1, len(TRICKY)))
+@for_each("size", range(1, len(TRICKY)))
 def test_every_line_end_and_a_byte_order_mark_are_read_however_they_are_split(size):
     reader = SseReader()
     pieces = [TRICKY[at : at + size] for at in range(0, len(TRICKY), size)]

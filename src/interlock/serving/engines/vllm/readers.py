@@ -16,9 +16,10 @@ from typing import Final, TypeAlias, cast
 from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, Usage
+from interlock.parsers import families
 from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.chunk import Chunk, Entry, Recoveries
-from interlock.parsers.families import Family, FamilyParser, ParserSettings, family, has_family
+from interlock.parsers.families import Family, FamilyParser, ParserSettings, has_family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
 from interlock.parsers.families.response_template import compile_template
@@ -46,7 +47,7 @@ def configure(args: object, template: Mapping[str, object] | None = None) -> Fam
     reasoning = getattr(args, "reasoning_parser", None) or getattr(outputs, "reasoning_parser", None)
     if template is not None and {tools or HF, reasoning or HF} == {HF} and (tools or reasoning):
         return compile_template(template, tools=bool(tools), reasoning=bool(reasoning))
-    return family(tools or None, reasoning or None) if has_family(tools, reasoning) else None
+    return families.family(tools or None, reasoning or None) if has_family(tools, reasoning) else None
 
 
 def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, hosted: Container[str], *, forced: bool) -> Reader:

@@ -4,7 +4,7 @@ from functools import update_wrapper
 from inspect import signature
 
 
-def each(names, values, ids=None):
+def for_each(names, values, ids=None):
     """Run a test for each value, as `pytest.mark.parametrize` does, but as one test.
 
     All cases run, whichever fail; the error of a case has a note that names it. They share the fixtures of the test.
