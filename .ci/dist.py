@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PACKAGE = ROOT / "src" / "interlock"
 LINKS = {"events", "fsm", "parsers"}
-NOT_SHIPPED = (".ci/", ".devcontainer/", ".github/", ".gitignore", ".pre-commit-config.yaml")
+NOT_SHIPPED = (".ci/", ".devcontainer/", ".github/", ".gitignore")
 TESTS = (
     *("tests/events", "tests/fsm", "tests/parsers", "tests/serving/cli", "tests/testing"),
     *("tests/repository/test_readme.py", "tests/repository/test_face.py"),

@@ -1,7 +1,8 @@
 """`make site`: build the documentation site in build/site/html, with warnings as errors and without the network.
 
 The pages are those of docs/ and the README, and an API reference made of the docstrings of everything that the packages export.
-A link to a file that the site does not have becomes plain text, because the repository has no public address yet.
+A link to a file that the site does not have leads to the repository at its public address, which pyproject.toml names; it is
+plain text until there is one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUILD = ROOT / "build" / "site"
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
+IS_PUBLIC = "//interlock.example/" not in REPOSITORY
 PAGES = BUILD / "pages"
 
 FACES = (
@@ -171,6 +175,8 @@ def linked(source: Path, page: Path) -> str:
                 return f"[![{label}]({place})]({place})"
         else:
             name = f"{target.relative_to(ROOT)}"
+            if IS_PUBLIC:
+                return f"{image}[{label}]({REPOSITORY}/blob/main/{name}{anchor})"
             return f"`{label}`" if name.endswith(label) or label.rstrip("/") in name else f"{label} (`{name}`)"
         return f"{image}[{label}]({os.path.relpath(aim, page.parent)}{anchor})"
 
@@ -210,6 +216,7 @@ def configured(nav: Nav) -> str:
             "[project]",
             'site_name = "Interlock"',
             'site_description = "A finite-state-machine streaming engine for the Responses API"',
+            *([f'repo_url = "{REPOSITORY}"'] if IS_PUBLIC else []),
             'docs_dir = "pages"',
             'site_dir = "html"',
             "use_directory_urls = false",

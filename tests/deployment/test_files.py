@@ -106,13 +106,12 @@ def test_init_creates_the_secrets_once_and_git_and_images_ignore_them(tmp_path) 
     assert names.keys() == {*re.findall(r"\$\{(\w+):\?", TEXTS["compose.yaml"])}
     assert re.fullmatch(r"main [0-9a-f]{48}\n", (tmp_path / "keys" / "keys").read_text())
     assert {"deploy/.env", "deploy/keys/"} <= {*(ROOT / ".gitignore").read_text().splitlines()}
-    assert "!deploy" not in (ROOT / ".dockerignore").read_text()
 
 
-def test_the_docker_context_has_the_files_that_build_the_package() -> None:
-    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert kept == {"src", "pyproject.toml", "README.md", "LICENSE"}
-    assert all((ROOT / name).exists() for name in kept)
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.vllm"])
+def test_an_image_has_what_builds_the_package_and_nothing_else_of_the_repository(name) -> None:
+    copies = re.findall(r"^COPY (?!--from)(.*)", (ROOT / "deploy" / name).read_text(), re.MULTILINE)
+    assert copies == ["pyproject.toml README.md LICENSE /src/", "src /src/src"]
 
 
 def names_of(expression):

@@ -4,6 +4,7 @@ import ast
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,13 @@ def test_the_make_targets_in_the_readme_install_what_they_need() -> None:
         planned = printed(["make", "--dry-run", "--always-make", "--directory", str(ROOT), target])
         assert "-m venv" in planned
         assert "-m pip install --editable" in planned
+
+
+def test_the_address_to_clone_is_the_one_that_the_package_names() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    (address,) = re.findall(r"git clone (\S+)", README)
+    assert address == urls["Repository"]
+    assert [url for url in urls.values() if not url.startswith(address)] == []
 
 
 def test_the_library_example_prints_the_output_in_the_readme(capsys) -> None:
