@@ -34,12 +34,12 @@ def turn_for(words=ASK, *, budget=None, index=0, items=None, added=(), **members
     return Turn(request, [*request.input, *added], budget, index=index)
 
 
-def called(words=ASK, **members):
+def calls_of(words=ASK, **members):
     return [(call.name, call.arguments) for call in script_step(turn_for(words, **members)).calls]
 
 
 def names(words=ASK, **members):
-    return [name for name, _ in called(words, **members)]
+    return [name for name, _ in calls_of(words, **members)]
 
 
 def answer(words=ASK, **members):
@@ -92,7 +92,7 @@ def test_a_function_is_called_after_a_preamble():
         {"text": {"format": {"type": "json_object"}}},
     ],
 )
-def test_a_call_that_is_forced_or_beside_json_has_no_preamble(members):
+def test_a_forced_call_or_one_beside_json_has_no_preamble(members):
     step = script_step(turn_for(tools=[WEATHER], **members))
     assert (step.says, step.calls) == (None, [Call("get_weather", '{"city": "Paris"}')])
 
@@ -135,10 +135,10 @@ def test_tools_are_chosen_by_the_request_and_the_words_of_the_user(words, member
     ],
 )
 def test_words_and_arithmetic_request_hosted_tools(words, calls):
-    assert called(words, tools=[SEARCH, CODE]) == calls
+    assert calls_of(words, tools=[SEARCH, CODE]) == calls
 
 
-def test_hosted_tools_are_called_beside_others_and_as_tool_choice_says():
+def test_hosted_tools_follow_the_tool_choice_and_may_be_called_beside_functions():
     tools = [SEARCH, CODE, WEATHER]
     assert names("Compute 1 + 1", tools=tools) == ["python"]
     assert names("Search, compute 1 + 1, and the weather", tools=tools) == ["browser.search", "python", "get_weather"]
@@ -153,7 +153,7 @@ def test_hosted_tools_are_called_beside_others_and_as_tool_choice_says():
 
 def test_a_function_of_a_namespace_is_called_by_its_qualified_name():
     space = {"type": "namespace", "name": "crm", "description": "d", "tools": [WEATHER]}
-    assert called(tools=[space]) == [("crm__get_weather", '{"city": "Paris"}')]
+    assert calls_of(tools=[space]) == [("crm__get_weather", '{"city": "Paris"}')]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,9 @@ def test_a_function_of_a_namespace_is_called_by_its_qualified_name():
     ],
 )
 def test_a_custom_tool_gets_the_words_of_the_user_whatever_its_grammar(form, words, text):
-    assert called(words, tools=[{"type": "custom", "name": "shell", "format": form}]) == [("shell", json.dumps({"input": text}))]
+    assert calls_of(words, tools=[{"type": "custom", "name": "shell", "format": form}]) == [
+        ("shell", json.dumps({"input": text}))
+    ]
 
 
 LISTED = {
@@ -227,17 +229,17 @@ def test_the_answer_quotes_the_outputs_of_tools():
     assert "get_weather answered, so I should use that." in step.thinks
 
 
-def test_instructions_after_the_user_do_not_silence_the_user():
+def test_instructions_after_a_question_do_not_hide_it():
     history = [{"role": "user", "content": ASK}, {"role": "developer", "content": "x"}]
-    assert called(items=history, tools=[WEATHER]) == [("get_weather", '{"city": "Paris"}')]
+    assert calls_of(items=history, tools=[WEATHER]) == [("get_weather", '{"city": "Paris"}')]
 
 
 def test_a_new_question_after_an_answer_calls_again():
     history = conversation(("get_weather", "sunny"), last=[{"role": "user", "content": "And the weather in: Rome"}])
-    assert called(items=history, tools=[WEATHER]) == [("get_weather", '{"city": "Rome"}')]
+    assert calls_of(items=history, tools=[WEATHER]) == [("get_weather", '{"city": "Rome"}')]
 
 
-def test_a_required_call_after_a_result_is_of_a_tool_that_was_not_called_until_all_were():
+def test_a_required_call_uses_a_tool_that_was_not_called_until_all_were():
     tools = [MAIL, WEATHER]
     assert names(tools=tools, tool_choice="required") == ["get_weather"]
     history = conversation(("get_weather", "sunny"))
@@ -249,11 +251,11 @@ def test_a_required_call_after_a_result_is_of_a_tool_that_was_not_called_until_a
     assert answer(items=conversation(("get_weather", "sunny")), tools=tools, tool_choice=named) == "get_weather says: sunny"
 
 
-def test_there_is_an_answer_without_a_user_message():
+def test_a_request_without_a_user_message_gets_an_answer():
     assert answer(items=[{"role": "system", "content": "x"}]).startswith("I have read everything")
 
 
-def test_a_schema_for_the_answer_is_met():
+def test_the_answer_follows_its_schema():
     form = {"type": "json_schema", "name": "n", "schema": CITY}
     assert answer(text={"format": form}) == '{"city": "Paris"}'
     assert Draft202012Validator(CITY).is_valid(json.loads(answer("Hi", text={"format": form})))
@@ -261,14 +263,14 @@ def test_a_schema_for_the_answer_is_met():
         outputs(turn_for(text={"format": {**form, "schema": {"type": "string", "pattern": "^a$"}}}))
 
 
-def test_a_strict_function_that_cannot_be_filled_fails_the_turn_and_another_gets_plain_arguments():
+def test_only_a_strict_function_that_cannot_be_filled_fails_the_turn():
     city = {"type": "object", "properties": {"city": {"type": "string", "pattern": "^P"}}, "required": ["city"]}
-    assert called(tools=[{**WEATHER, "parameters": city}]) == [("get_weather", '{"city": "Paris"}')]
+    assert calls_of(tools=[{**WEATHER, "parameters": city}]) == [("get_weather", '{"city": "Paris"}')]
     with pytest.raises(PromptError, match="cannot fill a JSON schema with `pattern`"):
         outputs(turn_for(tools=[{**WEATHER, "parameters": city, "strict": True}]))
 
 
-def test_json_mode_holds_after_a_tool():
+def test_json_mode_applies_after_a_tool_result():
     text = answer(items=conversation(("get_weather", 'it is "sunny"')), text={"format": {"type": "json_object"}})
     assert json.loads(text) == {"answer": 'get_weather says: it is "sunny"'}
 
@@ -286,7 +288,7 @@ def test_less_effort_means_fewer_thoughts(effort, thoughts):
     assert script_step(turn_for("Hi", reasoning={"effort": effort})).thinks == thoughts
 
 
-def test_long_words_are_cut_in_quotes_and_counted_whole():
+def test_a_long_input_is_truncated_in_the_answer_and_counted_whole():
     turn = turn_for("word " * 5_000)
     assert len(script_step(turn).says) < 1_000
     assert outputs(turn)[0].input_tokens > 5_000
@@ -392,6 +394,6 @@ def test_a_generation_can_be_closed_at_any_step():
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60), st.sampled_from([(WEATHER,), (MAIL, WEATHER)]), st.sampled_from(["required", "none"]))
-def test_any_words_are_answered_or_called(words, tools, choice):
+def test_any_input_gets_an_answer_or_a_call(words, tools, choice):
     step = script_step(turn_for(words, tools=list(tools), tool_choice=choice))
     assert (bool(step.calls), step.says is None) == (choice == "required", choice == "required")

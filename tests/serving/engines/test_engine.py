@@ -1,4 +1,4 @@
-"""What an engine has without writing it."""
+"""The defaults of engines: messages for chat templates, tokens for gpt-oss, truncation, and estimates of prompts."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from interlock.serving.requests.create import read_request
 
 
 class Least(Engine):
-    """An engine with nothing but what it must have."""
+    """An engine with only the required members."""
 
     models = ("least",)
     format = "text"
@@ -53,7 +53,7 @@ def talk(**settings):
     return Turn(request, request.input)
 
 
-def spoken(call_id):
+def expected_messages(call_id):
     def call(id, name, arguments):  # noqa: A002 - the name of the field
         return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -70,15 +70,15 @@ def spoken(call_id):
     ]
 
 
-def test_a_chat_template_gets_messages_whose_calls_have_objects() -> None:
-    assert talk().messages() == spoken("call_functions.rain:0")
+def test_a_chat_template_gets_call_arguments_as_objects() -> None:
+    assert talk().messages() == expected_messages("call_functions.rain:0")
 
 
 def test_a_chat_template_of_a_family_gets_the_ids_that_the_model_wrote() -> None:
-    assert talk().messages(Tagged("kimi_k2")) == spoken("functions.rain:0")
+    assert talk().messages(Tagged("kimi_k2")) == expected_messages("functions.rain:0")
 
 
-def test_a_chat_template_gets_the_functions_that_stand_for_tools() -> None:
+def test_a_chat_template_gets_tools_as_functions() -> None:
     search = {"type": "web_search", "search_context_size": "low"}
     server = {"type": "mcp", "server_label": "dice", "server_url": "https://dice.example"}
     space = {"type": "namespace", "name": "space", "description": "Space.", "tools": [RAIN]}
@@ -102,7 +102,7 @@ def test_a_chat_template_gets_the_functions_that_the_choice_allows() -> None:
     assert names == [["rain", "snow"], [], ["snow"]]
 
 
-def test_gpt_oss_gets_tokens() -> None:
+def test_gpt_oss_gets_a_prompt_of_tokens() -> None:
     turn = talk(tools=[RAIN, {"type": "code_interpreter", "container": {"type": "auto"}}])
     text = ENCODING.decode(asyncio.run(turn.harmony_tokens({"code_interpreter": "Runs code."})))
     head, developer, *rest = text.split("<|start|>")[1:]
@@ -178,7 +178,7 @@ class Narrow:
 
 
 def fitted(error):
-    """The number of items that are left of three."""
+    """The number of items that remain of three."""
     items = [{"role": "user", "content": f"{number}"} for number in range(3)]
     request = read_request({"model": "m", "input": items, "truncation": "auto"})
     turn = Turn(request, request.input, None)
@@ -330,7 +330,7 @@ def test_the_size_of_an_image_is_read_from_its_beginning(head, size) -> None:
         ({"type": "input_file", "file_url": "https://example.org/a.pdf"}, 0),
     ],
 )
-def test_the_tokens_of_media(part, tokens) -> None:
+def test_media_count_their_estimated_tokens(part, tokens) -> None:
     media = []
     _without_media([{"content": [part]}], media)
     assert sum(media) == pytest.approx(tokens, abs=1)

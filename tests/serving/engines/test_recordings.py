@@ -46,7 +46,7 @@ def bodies_of(recording) -> list[dict]:
 
 
 @each_recording
-def test_the_oracle_finds_nothing(recording) -> None:
+def test_the_oracle_finds_no_fault_in_a_replay(recording) -> None:
     assert check(bodies_of(recording)) == []
 
 
@@ -59,7 +59,7 @@ def test_other_chunks_give_a_legal_stream_with_the_same_response(recording, size
 
 
 @each_recording
-def test_without_streaming_the_response_is_that_of_the_terminal_event(recording) -> None:
+def test_the_response_equals_that_of_the_terminal_event(recording) -> None:
     assert json.loads(json.dumps(replay_response(recording))) == bodies_of(recording)[-1]["response"]
 
 
@@ -70,12 +70,12 @@ def test_the_sdk_has_a_type_for_every_event_and_for_the_response(recording) -> N
 
 
 @each_recording
-def test_events_and_frames_say_the_same(recording) -> None:
+def test_replayed_events_equal_the_frames(recording) -> None:
     assert [as_json(event) for event in replay_events(recording)] == bodies_of(recording)
 
 
 @each_recording
-def test_a_recording_is_written_as_it_was_read(recording) -> None:
+def test_every_recording_of_the_corpus_is_written_and_read_back_unchanged(recording) -> None:
     assert read(write(recording)) == recording
 
 
@@ -205,7 +205,7 @@ def test_a_result_of_a_tool_ends_a_turn_without_a_finish_reason() -> None:
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "abort", "error", "content_filter"])
-def test_a_turn_has_a_finish_reason(reason) -> None:
+def test_a_turn_can_have_any_finish_reason(reason) -> None:
     assert read(lines_of({"token_ids": [1], "finish_reason": reason})).turns[0].finish_reason == reason
 
 
@@ -310,7 +310,7 @@ def test_a_written_recording_reads_back_the_same() -> None:
         (lines_of({}, {"tool_result": {}, "text": "x"}), 3, "Object contains unknown field `text`"),
     ],
 )
-def test_a_malformed_recording_is_refused_with_the_line_that_is_wrong(lines, line, message) -> None:
+def test_a_malformed_recording_is_refused_with_the_number_of_the_line(lines, line, message) -> None:
     with pytest.raises(RecordingError) as caught:
         read(lines)
     assert (caught.value.line, caught.value.message[: len(message)]) == (line, message)
@@ -468,7 +468,7 @@ def test_a_chunk_holds_at_least_one_token() -> None:
 ALL = {path.stem: read(path) for path in sorted((Path(__file__).parents[2] / "corpus" / "recordings").glob("*.jsonl"))}
 LEAST = 16
 REQUESTABLE = {name: requested for name, requested in ALL.items() if requested.request.get("max_output_tokens", LEAST) >= LEAST}
-"""All of them but those that no client could have asked for: the API takes no smaller limit of tokens."""
+"""The recordings that a client can request: the API accepts no smaller limit of tokens."""
 
 
 def requested(*lines: object, form: str = "text", **request: object) -> Recording:
@@ -514,7 +514,7 @@ def test_turns_after_the_end_of_a_response_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("recorded", REQUESTABLE.values(), ids=REQUESTABLE)
-def test_a_served_recording_is_the_replayed_one(recorded) -> None:
+def test_a_served_recording_equals_the_replayed_one(recorded) -> None:
     engine = ScriptedEngine([recorded_rule(recorded)])
     request = {"input": "Hi", **recorded.request, "model": "scripted", "stream": True}
     with ServerThread(build(Settings(), engine, tools=ScriptedTools(engine))) as url:

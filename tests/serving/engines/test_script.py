@@ -1,4 +1,4 @@
-"""A script is read from a file, refused with the place of a fault, and written from what an upstream answers."""
+"""Scripts are read from files, refused with the place of an error, recorded from an upstream, and replayed by an engine."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def converse(url, *, headers=None):
     return [(status, written(output)) for status, _, output in (refused, first, second, third)]
 
 
-def test_what_an_upstream_answers_is_recorded_and_served_again_without_keys(tmp_path) -> None:
+def test_answers_of_an_upstream_are_recorded_without_keys_and_replayed(tmp_path) -> None:
     replies = [
         failure(429, {"error": {"message": "Slow down, sk-upstream.", "type": "rate_limit_error"}}),
         stream(chunk({"reasoning": "So."}), chunk(call(0, '{"n":1}', "f", "call_1")), chunk({}, "tool_calls")),
@@ -156,7 +156,7 @@ def test_what_an_upstream_answers_is_recorded_and_served_again_without_keys(tmp_
     ]
 
 
-def test_a_script_has_all_answers_that_end_at_once_and_a_file_that_cannot_be_written_is_logged(tmp_path, caplog) -> None:
+def test_a_recorder_writes_concurrent_answers_and_logs_an_unwritable_file(tmp_path, caplog) -> None:
     async def record(path):
         recorder = ScriptRecorder(path)
         for text in ("One", "Two", "Three"):
@@ -172,7 +172,7 @@ def test_a_script_has_all_answers_that_end_at_once_and_a_file_that_cannot_be_wri
     assert {record.getMessage() for record in caplog.records} == {f"{tmp_path}/missing/script.json cannot be written"}
 
 
-def test_what_a_script_cannot_say_is_left_out_with_a_warning(caplog) -> None:
+def test_items_that_a_script_cannot_record_are_omitted_with_a_warning(caplog) -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     custom = {"type": "custom_tool_call", "name": "g", "input": "x"}
     broken = {"type": "function_call", "name": "f", "arguments": '{"n'}
@@ -196,7 +196,7 @@ def test_what_a_script_cannot_say_is_left_out_with_a_warning(caplog) -> None:
         ("[[rules]]\nsteps = [{ says = 'a', waits = inf }]", "Expected `float`"),
     ],
 )
-def test_a_script_that_says_nothing_or_twice_is_refused(tmp_path, text, message) -> None:
+def test_a_script_with_empty_repeated_or_unreachable_parts_is_refused(tmp_path, text, message) -> None:
     path = tmp_path / f"a.{'json' if text.startswith('{') else 'toml'}"
     path.write_text(text)
     with pytest.raises(ScriptError) as failure:
@@ -273,7 +273,7 @@ SCHEMAS = st.recursive(LEAVES, grown, max_leaves=6).map(lambda schema: {**schema
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SCHEMAS, st.sampled_from([None, "Paris", ""]))
-def test_a_plain_schema_is_filled_correctly(schema, text):
+def test_an_example_of_a_plain_schema_is_valid(schema, text):
     Draft202012Validator(schema).validate(example(schema, text))
 
 
@@ -307,7 +307,7 @@ def test_a_plain_schema_is_filled_correctly(schema, text):
         ({"description": "d", "allOf": [{"$ref": "#/definitions/a~1b"}], "definitions": {"a/b": {"const": 3}}}, 3),
     ],
 )
-def test_a_value_is_plain_and_has_the_text_where_it_may(schema, value):
+def test_an_example_has_the_text_where_the_schema_allows_it(schema, value):
     assert example(schema, "Paris") == value
     Draft202012Validator(schema).validate(value)
 
@@ -461,7 +461,7 @@ def test_a_script_is_replayed_turn_by_turn():
     assert outputs(turn_for(index=2), engine) == [EngineOutput(Chunk(), "stop")]
 
 
-def test_a_turn_that_a_script_lacks_refuses_a_request_and_fails_a_response():
+def test_a_missing_turn_of_a_script_refuses_a_request_or_fails_a_response():
     with pytest.raises(EngineError, match="has 3 turns, and needs 4"):
         outputs(turn_for(index=3), engine_of(OUTPUTS))
     with pytest.raises(ApiError, match="has 0 turns, and needs 1"):

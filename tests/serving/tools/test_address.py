@@ -1,4 +1,4 @@
-"""Where a request may send the server, and how a request says which tools it means."""
+"""The addresses that a request may reach, and the tool servers and tools that it declares."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ from interlock.serving.tools.mcp_session import result_text
 
 @pytest.fixture
 def names(monkeypatch):
-    """Say which addresses a name has, without asking anybody."""
+    """Resolve names to the given addresses, without DNS."""
     known = {}
 
     def look_up(host, port, *_arguments, **_more):
@@ -80,7 +80,7 @@ def test_allowed_hosts_resolve_to_checked_addresses(names, allowed, host, addres
         (["10.0.0.0/8"], "inner.example", "The host 'inner.example' is not allowed on this server."),
     ],
 )
-def test_nothing_else_is_reached(names, allowed, host, message) -> None:
+def test_other_hosts_and_addresses_are_refused(names, allowed, host, message) -> None:
     names.update({"a.example": ["93.184.215.14"], "inner.example": ["10.1.2.3"]})
     names["mixed.example"] = ["93.184.215.14", "10.1.2.3"]
     assert resolve(allowed, host).startswith(message)
@@ -109,7 +109,7 @@ def test_global_addresses_are_allowed(names, address) -> None:
     assert resolve(["*"], "a.example") == str(ip_address(address))
 
 
-def test_an_odd_spelling_of_an_address_is_a_name_that_is_looked_up_and_judged(names) -> None:
+def test_an_odd_spelling_of_an_address_is_resolved_and_checked(names) -> None:
     names.update({name: ["127.0.0.1"] for name in ("2130706433", "0x7f.1", "127.1", "localhost.")})
     for spelling in ("2130706433", "0x7f.1", "127.1", "localhost."):
         assert "an address that is not allowed" in resolve(["*"], spelling)
@@ -127,7 +127,7 @@ def endpoint(**members):
         return str(error)
 
 
-def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> None:
+def test_the_endpoint_of_a_server_has_its_url_and_headers() -> None:
     server = endpoint(server_url="https://a.example/mcp", headers={"X-A": "1"}, authorization="key")
     assert (server.url, server.headers) == ("https://a.example/mcp", (("X-A", "1"), ("Authorization", "Bearer key")))
     assert "key" not in repr(server)
@@ -158,7 +158,7 @@ def test_a_server_is_where_its_url_says_with_the_headers_of_the_request() -> Non
         ),
     ],
 )
-def test_a_server_that_is_declared_wrongly_cannot_be_reached(members, message) -> None:
+def test_an_invalid_server_declaration_is_refused(members, message) -> None:
     assert endpoint(**members) == message
 
 
@@ -183,7 +183,7 @@ def declared(**members):
         ({}, ["read", "write"]),
     ],
 )
-def test_tools_are_allowed_by_name_or_because_they_only_read(rule, tools) -> None:
+def test_tools_are_allowed_by_name_or_as_read_only(rule, tools) -> None:
     assert [tool.name for tool in declared(allowed_tools=rule).filter_allowed([READ, WRITE])] == tools
 
 
@@ -204,7 +204,7 @@ def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
     assert [tool.name for tool in (READ, WRITE) if declared(require_approval=rule).needs_approval(tool)] == tools
 
 
-def test_the_first_of_two_servers_with_one_label_counts() -> None:
+def test_the_first_of_two_servers_with_one_label_is_used() -> None:
     first, second = ({"type": "mcp", "server_label": "s", "server_url": url} for url in ("http://1", "http://2"))
     request = read_request({"model": "m", "input": "Hi", "tools": [{"type": "web_search"}, first, second]})
     assert ResponseTools(ToolServers(), request, (), "")._servers == {"s": DeclaredServer("s", first)}

@@ -44,14 +44,14 @@ def example():
 
 @pytest.fixture(scope="module")
 def tools(example):
-    """Its URL."""
+    """The URL of the example's server."""
     with running(example.server.streamable_http_app()) as base:
         yield f"{base}/mcp"
 
 
 @pytest.fixture
 def url(tools, serve):
-    """A server that uses it."""
+    """The URL of a server that uses the example's tools."""
     by = ToolServers({"code_interpreter": tools, "web_search": tools}, AddressPolicy.of(["127.0.0.1"]))
     with serve(EmbeddedEngine(), tools=by) as url:
         yield url
@@ -83,7 +83,7 @@ def test_one_request_uses_all_its_tools_and_passes_interlock_check(url, tools, t
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_the_page_shows_the_stream_as_it_is(url, tools) -> None:
+def test_the_page_about_tools_shows_the_real_stream(url, tools) -> None:
     page = (EXAMPLES.parent / "docs" / "guides" / "tools.md").read_text()
     command, output = re.search(r"```console\n\$ (.*?delta)\n(.*?)```", page, re.DOTALL).groups()
     command = command.replace("http://127.0.0.1:8000", url).replace("http://127.0.0.1:8001/mcp", tools)
@@ -93,7 +93,7 @@ def test_the_page_shows_the_stream_as_it_is(url, tools) -> None:
     assert httpx.post(f"{url}/v1/responses", json=body).json()["output"][-1]["content"][0]["text"] in page
 
 
-def test_completed_comes_after_the_real_end_of_each_tool(serve) -> None:
+def test_each_completed_event_comes_after_its_tool_has_ended(serve) -> None:
     shop = Workshop()
     with running(shop.server().streamable_http_app()) as base:
         tools = f"{base}/mcp"
@@ -110,7 +110,7 @@ def test_completed_comes_after_the_real_end_of_each_tool(serve) -> None:
     assert shop.ended["echo"] < times["mcp_call.completed"]
 
 
-def test_a_client_approves_and_the_call_runs_in_the_next_response(url, tools) -> None:
+def test_only_an_approved_call_runs_in_the_next_response(url, tools) -> None:
     client = OpenAI(base_url=f"{url}/v1", api_key="none")
     tool = offered(tools, require_approval="always")[2:]
     first = client.responses.create(model=MODEL, input="The next departures to: Berlin", tools=tool)
@@ -148,12 +148,12 @@ def test_parallel_tool_calls_can_be_disabled(url, tools) -> None:
         (["--allow-mcp-host", "10.0.0.0/99"], "--allow-mcp-host: '10.0.0.0/99' does not appear to be"),
     ],
 )
-def test_wrong_options_are_refused(arguments, message) -> None:
+def test_invalid_options_are_refused(arguments, message) -> None:
     ran = CliRunner().invoke(app, ["serve", *arguments])
     assert (ran.exit_code, message in ran.output) == (2, True)
 
 
-def test_the_options_are_what_the_server_serves_with(monkeypatch) -> None:
+def test_the_command_passes_its_tool_options_to_the_server(monkeypatch) -> None:
     calls, application = {}, build(Settings(), EmbeddedEngine())
     monkeypatch.setattr(building, "build", lambda _settings, _engine, **options: calls.update(options) or application)
     for name in ("listen", "serve", "url_of"):
@@ -190,7 +190,7 @@ def python(example):
         ("for n in range(10 ** 12):\n    pass", "The program was stopped: it needed too much time or memory."),
     ],
 )
-def test_the_examples_python_runs_what_is_harmless(python, code, printed) -> None:
+def test_the_examples_python_runs_harmless_code(python, code, printed) -> None:
     assert python(code) == printed
 
 
@@ -216,7 +216,7 @@ def test_the_examples_python_runs_what_is_harmless(python, code, printed) -> Non
         "x" * 5_000,
     ],
 )
-def test_the_examples_python_refuses_everything_else(example, code) -> None:
+def test_the_examples_python_refuses_other_code(example, code) -> None:
     assert example.refusal(code)
 
 

@@ -60,11 +60,11 @@ def results(*codes, **settings):
         ("class A:\n    def f(self): return 2\nA().f()", "2\n"),
     ],
 )
-def test_the_result_is_what_code_prints_and_its_last_value(code, printed) -> None:
+def test_the_result_has_the_printed_text_and_the_last_value(code, printed) -> None:
     assert results(code) == [printed]
 
 
-def test_the_value_of_code_that_is_too_long_or_not_understood_is_not_shown() -> None:
+def test_prepare_leaves_long_or_invalid_code_unchanged() -> None:
     long = "1" + " " * SHOWN
     assert [prepare(code) for code in (long, "1 +", "\0", "'\ud800'")] == [long, "1 +", "\0", "'\ud800'"]
 
@@ -79,7 +79,7 @@ def test_the_value_of_code_that_is_too_long_or_not_understood_is_not_shown() -> 
         ("raise SystemExit", ""),
     ],
 )
-def test_an_exit_is_the_end_of_the_program_and_not_a_failure(code, text) -> None:
+def test_an_exit_ends_the_program_without_a_failure(code, text) -> None:
     assert results(code) == [text]
 
 
@@ -143,7 +143,7 @@ def test_variables_are_kept_and_a_failure_keeps_them() -> None:
         ("print('\ud800')", "SyntaxError: source code is not valid UTF-8 (contains lone surrogates)"),
     ],
 )
-def test_what_code_may_not_do_fails_and_variables_are_kept(code, message) -> None:
+def test_a_forbidden_operation_fails_and_keeps_variables(code, message) -> None:
     _, failed, last = results("x = 5", code, "x")
     assert str(failed).endswith(message)
     assert last == "5\n"
@@ -157,7 +157,7 @@ def test_what_code_may_not_do_fails_and_variables_are_kept(code, message) -> Non
         ("while True:\n    try: open('/x')\n    except OSError: pass", "RuntimeError: suspension limit 1000 exceeded"),
     ],
 )
-def test_a_limit_resets_the_container(code, message) -> None:
+def test_exceeding_a_limit_resets_the_container(code, message) -> None:
     _, failed, last = results("x = 5", f"print('so far')\n{code}", "x", seconds=1.0, memory=2**23)
     assert str(failed).startswith("so far\n")
     assert message in str(failed)
@@ -173,7 +173,7 @@ def test_output_is_limited() -> None:
     assert (end, last) == ("The code was stopped: it may print 10000 bytes.", "5\n")
 
 
-def test_a_process_that_crashes_loses_its_container_and_harms_nothing() -> None:
+def test_a_crashed_process_loses_its_container_and_the_next_call_works() -> None:
     async def run():
         interpreter = CodeInterpreter()
         await interpreter.run(KEY, "x = 5")
@@ -187,7 +187,7 @@ def test_a_process_that_crashes_loses_its_container_and_harms_nothing() -> None:
     assert (failed.endswith(RESET), last) == (True, "1\n")
 
 
-def test_a_process_that_has_ended_unnoticed_loses_its_container() -> None:
+def test_a_process_that_ended_unnoticed_loses_its_container() -> None:
     async def run():
         interpreter = CodeInterpreter()
         await interpreter.run(KEY, "x = 5")
@@ -199,14 +199,14 @@ def test_a_process_that_has_ended_unnoticed_loses_its_container() -> None:
     assert asyncio.run(run()) == (f"this checkout has already been finished\n{RESET}", "1\n")
 
 
-def test_models_are_told_exactly_what_can_be_imported() -> None:
-    candidates = sorted({*MODULES, *sys.stdlib_module_names} - {"__future__", "posixpath"})  # of which nobody need know
+def test_the_description_lists_exactly_the_modules_that_can_be_imported() -> None:
+    candidates = sorted({*MODULES, *sys.stdlib_module_names} - {"__future__", "posixpath"})  # not worth a mention
     outcomes = results(*(f"import {name}" for name in candidates))
     assert [name for name, result in zip(candidates, outcomes, strict=True) if result == ""] == sorted(MODULES)
     assert f"imported: {', '.join(MODULES)}." in CodeInterpreter().description
 
 
-def test_calls_at_once_in_one_container_take_turns_and_others_do_not_wait_for_them() -> None:
+def test_concurrent_calls_in_one_container_take_turns_and_do_not_block_others() -> None:
     async def run():
         interpreter = CodeInterpreter(seconds=60.0)
         await interpreter.run(KEY, "steps = []")
@@ -269,7 +269,7 @@ def test_an_idle_container_is_dropped() -> None:
     async def run():
         interpreter = CodeInterpreter(idle=0.0)
         await interpreter.run(KEY, "x = 1")
-        while interpreter._containers:  # noqa: ASYNC110 - a timer drops it, and tells nobody
+        while interpreter._containers:  # noqa: ASYNC110 - a timer drops it, without a notification
             await asyncio.sleep(0)
         lost = await outcome(interpreter, "x")
         await interpreter.close()
@@ -278,14 +278,14 @@ def test_an_idle_container_is_dropped() -> None:
     assert asyncio.run(run()).endswith("NameError: name 'x' is not defined")
 
 
-def test_a_process_that_cannot_start_is_an_error_of_the_tool(monkeypatch) -> None:
+def test_a_process_that_cannot_start_is_a_tool_error(monkeypatch) -> None:
     monkeypatch.setenv("MONTY_BIN", "/nowhere/monty")
     (failed,) = results("1")
     assert str(failed) == "The interpreter cannot be started."
     assert not isinstance(failed, ToolFailedError)
 
 
-def test_a_server_whose_interpreter_cannot_start_says_so(monkeypatch) -> None:
+def test_a_server_is_refused_if_its_interpreter_cannot_start(monkeypatch) -> None:
     settings = Settings(code_interpreter=True)
     build_tools(settings)
     monkeypatch.setenv("MONTY_BIN", "/nowhere/monty")

@@ -1,4 +1,4 @@
-"""What a request entrusts to an MCP server reaches that server alone, at an address that was judged, under the name it gave."""
+"""Secrets for an MCP server reach only that server, at a checked address; also its sessions, approvals and citations."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ CERTIFICATE = Path(__file__).parents[2] / "support" / "live" / "mcp_test.pem"
 
 @pytest.fixture
 def names(monkeypatch):
-    """Say which addresses a name has, one after another; the last one stays."""
+    """Resolve names to the given addresses in turn; the last one stays."""
     known, real = {}, address._look_up
 
     async def look_up(host, port):
@@ -237,7 +237,7 @@ def test_a_thousand_responses_leave_nothing_behind() -> None:
     assert len(calls) >= REQUESTS * 2 / 5
 
 
-# What stands between parser and driver: questions in the place of calls, annotations beside marks, in any chunks
+# Between parser and driver: approval requests in place of calls, and annotations for citation marks, in any chunks
 
 
 OPEN_CALL = Open("mcp_call", {"server_label": "s", "name": "t"})
@@ -292,7 +292,7 @@ def annotation_places(*deltas):
     return places
 
 
-def test_a_mark_is_found_in_any_chunks() -> None:
+def test_a_citation_mark_is_found_in_any_chunks() -> None:
     text = "a【0†L1】b【0†】"
     assert annotation_places(MESSAGE, text, Close()) == [(1, 7), (8, 12)]
     assert annotation_places(MESSAGE, *text, Close()) == [(1, 7), (8, 12)]
@@ -330,7 +330,7 @@ def test_a_mark_is_placed_in_the_part_that_the_driver_makes() -> None:
     assert annotation_places(MESSAGE, "【0", scored, "†】") == []  # the two halves are in different parts
 
 
-def test_pages_are_named_by_a_line_of_their_own() -> None:
+def test_a_page_begins_with_a_line_of_its_number_title_and_url() -> None:
     text = (
         "[0] A (b) page (https://a.example/x_(y))\nL0: [1] no (https://n.example)\n\n[12] B (http://b.example)\r\n[3] C (ftp://c)"
     )

@@ -1,4 +1,4 @@
-"""Whatever an MCP server does, the stream is legal, the failed item says why, and nothing is left behind."""
+"""After any fault of an MCP server, the stream is legal, the failed item has the reason, and no task or session is left."""
 
 import asyncio
 import json
@@ -25,20 +25,20 @@ from interlock.serving.tools.address import Endpoint
 from interlock.serving.tools.mcp_session import Session
 
 ECHO = calling("mcp.shop.echo", '{"text": "a"}')
-GOES_ON = ("completed", "message")
+CONTINUED = ("completed", "message")
 
 
 def listing_fault(outcome):
-    """Why the tools could not be listed; the response went on without them."""
-    assert (outcome.response["status"], outcome.output[-1]["type"]) == GOES_ON
+    """Return why the tools could not be listed, after a check that the response continued without them."""
+    assert (outcome.response["status"], outcome.output[-1]["type"]) == CONTINUED
     (listed,) = outcome.of("mcp_list_tools")
     assert listed["tools"] == []
     return listed["error"]
 
 
 def call_fault(outcome):
-    """Why the call failed; the response went on, and the model was told."""
-    assert (outcome.response["status"], outcome.output[-1]["type"]) == GOES_ON
+    """Return why the call failed, after a check that the response continued and the model read the reason."""
+    assert (outcome.response["status"], outcome.output[-1]["type"]) == CONTINUED
     (call,) = outcome.of("mcp_call")
     assert call["status"] == "failed"
     message = call["error"]["content"][0]["text"]
@@ -46,7 +46,7 @@ def call_fault(outcome):
     return message
 
 
-def test_a_server_that_cannot_be_reached() -> None:
+def test_an_unreachable_server_fails_the_listing() -> None:
     assert listing_fault(ask(tools=[mcp("http://127.0.0.1:1/mcp")])) == "The server cannot be reached."
     assert listing_fault(ask(tools=[mcp("http://127.0.0.1:1/sse")])) == "The server cannot be reached."
 
@@ -88,12 +88,12 @@ def test_a_redirect_to_elsewhere_is_not_followed() -> None:
     ("status", "message"),
     [(401, "The server refuses the authorization (HTTP 401)."), (403, "The server refuses access (HTTP 403).")],
 )
-def test_a_server_that_refuses_authorization(path, status, message) -> None:
+def test_a_refused_authorization_fails_the_listing(path, status, message) -> None:
     with running(plain(gate=lambda _: status)) as base:
         assert listing_fault(ask(tools=[mcp(f"{base}/{path}", authorization="wrong")])) == message
 
 
-def test_a_server_that_refuses_authorization_in_the_middle() -> None:
+def test_a_refused_authorization_fails_a_call() -> None:
     async def refuse(_rpc, send):
         await answer(send, 401, b"{}")
 
@@ -138,7 +138,7 @@ def test_unreachable_addresses_of_a_name_are_skipped(monkeypatch) -> None:
         (500, b"", "text/plain"),
     ],
 )
-def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch, caplog) -> None:
+def test_an_answer_of_another_protocol_fails_the_listing_with_one_log_line(path, status, body, kind, monkeypatch, caplog) -> None:
     monkeypatch.setattr(sessions, "OPENING_SECONDS", 0.5)
 
     async def other(scope, _receive, send):
@@ -151,19 +151,19 @@ def test_a_server_of_another_protocol(path, status, body, kind, monkeypatch, cap
     assert [each.getMessage() for each in caplog.records] == [f"The tools of 'shop' could not be listed: {message!r}"]
 
 
-def test_a_list_of_odd_tools_is_one_line_in_the_log(caplog) -> None:
+def test_a_list_of_invalid_tools_is_one_line_in_the_log(caplog) -> None:
     listed = [{"name": f"t\n{n}", "inputSchema": {"type": "object", "x-mcp-header": 7}} for n in range(3)]
     with running(plain(tools=[*listed, {"name": 7}])) as base:
         assert listing_fault(ask(tools=[mcp(f"{base}/mcp")])) == "The server's answer does not follow MCP."
     assert caplog.text.count("\n") == 1
 
 
-def test_other_sessions_of_the_process_log_what_they_logged(caplog) -> None:
+def test_messages_of_other_mcp_sessions_are_still_logged(caplog) -> None:
     logging.getLogger("mcp.client.sse").error("Somebody else's.")
     assert [each.getMessage() for each in caplog.records] == ["Somebody else's."]
 
 
-def test_the_url_of_a_server_is_not_repeated() -> None:
+def test_an_error_does_not_repeat_the_url_of_the_server() -> None:
     with running(plain(gate=lambda _: 404)) as base:
         secret = base.replace("http://", "http://user:secret@")
         outcome = ask(tools=[mcp(f"{secret}/sse?key=secret")])
@@ -181,7 +181,7 @@ def test_the_url_of_a_server_is_not_repeated() -> None:
         ("http://2130706433/mcp", {}, "The host '2130706433' is not allowed on this server."),
     ],
 )
-def test_odd_urls_and_headers_lead_nowhere(url, headers, message) -> None:
+def test_invalid_urls_and_headers_are_refused(url, headers, message) -> None:
     with running(plain()) as base:
         assert listing_fault(ask(tools=[mcp(url or f"{base}/mcp", headers=headers)])) == message
 
@@ -195,7 +195,7 @@ def test_a_compressed_response_is_refused() -> None:
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == message
 
 
-def test_a_server_that_lists_no_tools() -> None:
+def test_a_call_fails_if_the_server_lists_no_tools() -> None:
     with running(plain(tools=())) as base:
         outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")])
     assert outcome.output[0]["tools"] == []
@@ -221,19 +221,19 @@ def small(count):
         ([{**small(1)[0], "icons": [{"src": ""}] * 12_000}], "The answer has more than 20000 JSON values."),
     ],
 )
-def test_a_list_of_too_many_tools(tools, message, settings) -> None:
+def test_a_list_of_too_many_tools_is_refused(tools, message, settings) -> None:
     with running(plain(tools=tools)) as base:
         assert listing_fault(ask(tools=[mcp(f"{base}/mcp", **settings)])).endswith(message)
 
 
-def test_a_list_of_as_many_tools_as_a_request_may_have() -> None:
+def test_a_list_of_the_maximum_number_of_tools_is_accepted() -> None:
     with running(plain(tools=small(1_024))) as base:
         outcome = ask(tools=[mcp(f"{base}/mcp", allowed_tools={"tool_names": ["t1000", [], "t3"]})])
     assert [tool["name"] for tool in outcome.output[0]["tools"]] == ["t3", "t1000"]
 
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])
-def test_an_answer_of_10_mb(path) -> None:
+def test_an_answer_of_10_mb_is_refused(path) -> None:
     server = Workshop().server()
     application = server.sse_app() if path == "sse" else server.streamable_http_app()
     with running(application) as base:
@@ -242,7 +242,7 @@ def test_an_answer_of_10_mb(path) -> None:
     assert len(json.dumps(outcome.events)) < 100_000
 
 
-def test_an_answer_of_10_mb_in_events() -> None:
+def test_an_answer_of_10_mb_in_events_is_refused() -> None:
     async def stream(_rpc, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for _ in range(1_000):
@@ -255,7 +255,7 @@ def test_an_answer_of_10_mb_in_events() -> None:
 
 @pytest.mark.parametrize("before", [b"", b'data: {"jsonrpc": "2.0", "method": "notifications/message"}\n\n'])
 @pytest.mark.parametrize("size", [1_000, 1_000_000])
-def test_an_event_of_too_many_values(before, size) -> None:
+def test_an_event_with_too_many_values_is_refused(before, size) -> None:
     async def stream(rpc, send):
         body = before + b"data: " + result(rpc, {"content": [0] * 20_000}) + b"\n\n: \n\n"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
@@ -267,7 +267,7 @@ def test_an_event_of_too_many_values(before, size) -> None:
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == "The answer has more than 20000 JSON values."
 
 
-def test_small_events_may_be_many() -> None:
+def test_many_small_events_are_accepted() -> None:
     async def stream(rpc, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         for _ in range(200):
@@ -279,7 +279,7 @@ def test_small_events_may_be_many() -> None:
         assert ask(ECHO, tools=[mcp(f"{base}/mcp")]).of("mcp_call")[0]["output"] == "at last"
 
 
-def test_a_tool_that_answers_an_error() -> None:
+def test_an_error_of_a_tool_fails_its_call() -> None:
     with running(Workshop().server().streamable_http_app()) as base:
         outcome = ask(calling("mcp.shop.broken", "{}"), tools=[mcp(f"{base}/mcp")])
     assert call_fault(outcome) == "Error executing tool broken: The machine is out of paper."
@@ -292,7 +292,7 @@ def test_a_tool_that_answers_an_error() -> None:
         ({"content": 7}, None),
     ],
 )
-def test_a_tool_that_answers_nonsense(response, message) -> None:
+def test_an_invalid_answer_of_a_tool_fails_its_call(response, message) -> None:
     async def speak(rpc, send):
         await answer(send, 200, result(rpc, response))
 
@@ -300,7 +300,7 @@ def test_a_tool_that_answers_nonsense(response, message) -> None:
         assert call_fault(ask(ECHO, tools=[mcp(f"{base}/mcp")])) == message if message else True
 
 
-def test_a_protocol_error_says_what_the_server_said() -> None:
+def test_a_protocol_error_has_the_first_line_of_the_servers_message() -> None:
     async def refuse(rpc, send):
         error = {"code": -32602, "message": "Echo wants a text.\nAnd more."}
         await answer(send, 200, json.dumps({"jsonrpc": "2.0", "id": rpc["id"], "error": error}).encode())
@@ -319,7 +319,7 @@ def test_a_tool_that_hangs_is_cancelled_after_its_time(path) -> None:
     assert call_fault(outcome) == "The server did not answer within 0.2 seconds."
 
 
-def test_a_server_that_does_not_answer_at_all(monkeypatch) -> None:
+def test_a_silent_server_fails_the_listing_after_a_timeout(monkeypatch) -> None:
     monkeypatch.setattr(sessions, "OPENING_SECONDS", 0.2)
 
     async def silent(scope, receive, _send):
@@ -346,7 +346,7 @@ with running(plain(die)) as base:
 """
 
 
-def test_a_server_that_dies_in_the_middle_of_a_call() -> None:
+def test_a_server_that_dies_during_a_call_fails_the_call() -> None:
     command = [sys.executable, "-c", MORTAL, str(Path(__file__).parents[2] / "support")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own program
         base = server.stdout.readline().strip()

@@ -1,4 +1,4 @@
-"""Hosted calls run on real MCP servers between their events, and the stream says what really happened."""
+"""Hosted calls run on real MCP servers between their events, and the stream reports the real outcome."""
 
 import json
 
@@ -19,13 +19,13 @@ from interlock.serving.tools import hosting
 
 @pytest.fixture
 def shop():
-    """A workshop, to look into."""
+    """A workshop, whose calls a test can inspect."""
     return Workshop()
 
 
 @pytest.fixture(params=["mcp", "sse"])
 def url(request, shop):
-    """Its URL, by both transports."""
+    """The URL of the workshop, over both transports."""
     server = shop.server()
     with running(server.sse_app() if request.param == "sse" else server.streamable_http_app()) as base:
         yield f"{base}/{request.param}"
@@ -96,7 +96,7 @@ def test_tools_that_are_not_allowed_are_neither_listed_nor_called(shop) -> None:
         ("mcp.shop.echo", "[]", "The arguments are not a JSON object."),
     ],
 )
-def test_an_invalid_call_fails_and_the_model_learns_why(recipient, text, message) -> None:
+def test_an_invalid_call_fails_and_the_model_reads_the_reason(recipient, text, message) -> None:
     with running(plain()) as base:
         outcome = ask(calling(recipient, text), tools=[mcp(f"{base}/mcp")])
     (call,) = outcome.of("mcp_call")
@@ -111,7 +111,7 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
     assert outcome.of("mcp_call")[0]["output"] == "said"
 
 
-def test_a_list_that_the_conversation_has_is_not_fetched_again() -> None:
+def test_a_tool_list_in_the_conversation_is_not_listed_again() -> None:
     listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "shop", "tools": [{"name": "echo", "input_schema": {}}]}
     with running(plain()) as base:
         outcome = ask(ECHO, tools=[mcp(f"{base}/mcp")], items=[listed, {"role": "user", "content": "Hi"}])
@@ -165,7 +165,7 @@ SEARCH = calling("browser.search", '{"query": "trains"}')
 
 @pytest.fixture
 def hosted(shop):
-    """Tool servers that are a workshop."""
+    """Tool servers at a workshop."""
     with running(shop.server().streamable_http_app()) as base:
         yield servers(code_interpreter=f"{base}/mcp", web_search=f"{base}/mcp")
 
@@ -178,13 +178,13 @@ def test_code_runs_between_interpreting_and_completed(hosted, shop) -> None:
     assert shop.ended["python"] < outcome.time("code_interpreter_call.completed")
 
 
-def test_outputs_are_for_the_model_even_where_include_omits_them(hosted) -> None:
+def test_the_model_reads_outputs_that_include_omits(hosted) -> None:
     outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], runner=hosted)
     assert outcome.of("code_interpreter_call")[0]["outputs"] is None
     assert outcome.engine.turns[1].items[-1]["output"] == "42\n"
 
 
-def test_code_that_fails_says_why(hosted) -> None:
+def test_failed_code_has_its_error_in_its_outputs(hosted) -> None:
     outcome = ask(calling("python", "raise"), tools=[{"type": "code_interpreter"}], runner=hosted)
     (call,) = outcome.of("code_interpreter_call")
     assert (call["status"], call["outputs"]) == ("failed", [{"type": "logs", "logs": "Error executing tool python: It raised."}])
@@ -250,11 +250,11 @@ def test_all_arguments_of_the_browser_reach_its_tool(function, arguments, sent) 
     assert [(params["name"], params["arguments"]) for params in called] == [(function, sent or arguments)]
 
 
-NONSENSE = calling("browser.search", '{"words": 1}')
+INVALID_CALL = calling("browser.search", '{"words": 1}')
 
 
-def test_an_invalid_browser_call_fails_and_the_model_learns_why(hosted, shop) -> None:
-    outcome = ask(NONSENSE, tools=[{"type": "web_search"}], runner=hosted)
+def test_an_invalid_browser_call_fails_and_the_model_reads_the_reason(hosted, shop) -> None:
+    outcome = ask(INVALID_CALL, tools=[{"type": "web_search"}], runner=hosted)
     assert [(item["type"], item["status"]) for item in outcome.output] == [
         ("web_search_call", "failed"),
         ("message", "completed"),
@@ -265,21 +265,21 @@ def test_an_invalid_browser_call_fails_and_the_model_learns_why(hosted, shop) ->
 
 
 def test_an_invalid_call_does_not_affect_the_other_calls(hosted, shop) -> None:
-    outcome = ask(several(NONSENSE.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], runner=hosted)
+    outcome = ask(several(INVALID_CALL.replace("<|call|>", "<|end|>"), SEARCH), tools=[{"type": "web_search"}], runner=hosted)
     assert [item["status"] for item in outcome.output] == ["failed", "completed", "completed"]
     assert [len(turn.items) for turn in outcome.engine.turns] == [1, 3]
     assert shop.began == ["search"]
 
 
 def test_invalid_calls_count_as_calls(hosted, shop) -> None:
-    outcome = ask(NONSENSE, SEARCH, tools=[{"type": "web_search"}], runner=hosted, max_tool_calls=1)
+    outcome = ask(INVALID_CALL, SEARCH, tools=[{"type": "web_search"}], runner=hosted, max_tool_calls=1)
     assert [item["status"] for item in outcome.output] == ["failed", "failed"]
     assert (outcome.response["status"], len(outcome.engine.turns), shop.began) == ("completed", 2, [])
 
 
 def test_a_model_that_makes_only_invalid_calls_is_stopped(monkeypatch, hosted) -> None:
     monkeypatch.setattr(hosting, "MAX_CALLS", 2)
-    outcome = ask(*[NONSENSE] * 5, tools=[{"type": "web_search"}], runner=hosted)
+    outcome = ask(*[INVALID_CALL] * 5, tools=[{"type": "web_search"}], runner=hosted)
     assert ([item["status"] for item in outcome.output], outcome.response["status"]) == (["failed"] * 3, "completed")
 
 
@@ -295,7 +295,7 @@ def test_a_mark_that_names_a_page_is_an_annotation_with_its_place_in_the_text(ho
     assert part["annotations"][0]["title"] == "First of trains"
 
 
-def test_a_hosted_tool_without_a_server_fails_and_says_so_to_the_model() -> None:
+def test_a_hosted_tool_without_a_server_fails_with_a_message() -> None:
     outcome = ask(PYTHON, tools=[{"type": "code_interpreter"}], include=["code_interpreter_call.outputs"])
     (call,) = outcome.of("code_interpreter_call")
     message = "This server has no tool server for 'code_interpreter'."
@@ -381,7 +381,7 @@ LABELLED = [
 
 @pytest.fixture
 def labelled(shop):
-    """Tool servers for every label, which are a workshop."""
+    """Tool servers for every label, at a workshop."""
     with running(shop.server().streamable_http_app()) as base:
         yield servers(**dict.fromkeys(("code_interpreter", "web_search", "container"), f"{base}/mcp"))
 
@@ -413,7 +413,7 @@ def test_a_tool_server_named_by_its_label_runs_only_allowed_tools(labelled, shop
 
 
 def test_an_invalid_call_of_a_tool_server_named_by_its_label_fails_without_approval(labelled) -> None:
-    outcome = ask(NONSENSE, tools=[mcp("http://unused", "web_search_preview", **ALWAYS)], runner=labelled)
+    outcome = ask(INVALID_CALL, tools=[mcp("http://unused", "web_search_preview", **ALWAYS)], runner=labelled)
     assert [(item["type"], item["status"]) for item in outcome.output[:1]] == [("web_search_call", "failed")]
 
 
@@ -431,7 +431,7 @@ def test_an_approved_call_runs_before_the_models_first_turn() -> None:
     assert [turn.items[-1]["type"] for turn in outcome.engine.turns] == ["mcp_call"]
 
 
-def test_an_approval_counts_once() -> None:
+def test_an_approval_runs_its_call_once() -> None:
     call = {"type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "server_label": "shop", "name": "echo"}
     with running(plain()) as base:
         outcome = ask(tools=[mcp(f"{base}/mcp", **ALWAYS)], items=[*approval_items(approve=True), call])
@@ -452,7 +452,7 @@ ROLL = f"<tool_call>\n<function=shop__roll>\n{PARAMETERS}</function>\n</tool_cal
 
 
 class Roller(Engine):
-    """Rolls a die, and says nothing of it."""
+    """Calls a tool that rolls a die, and does not mention the result."""
 
     models = ("roller",)
     format = Tagged("qwen3_coder")

@@ -1,4 +1,4 @@
-"""A web search asks an API in its own form, opens pages at public addresses only, and cites them by number."""
+"""A web search calls each provider in its format, opens pages only at public addresses, and cites them by number."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ def searching(base, site, name="searxng", answer=None):
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_a_search_asks_each_provider_in_its_form_and_reads_its_answer(name) -> None:
+def test_a_search_uses_the_format_of_each_provider(name) -> None:
     site = Site({})
     with running(site) as base:
         (found,) = in_session(searching(base, site, name), ("search", {"query": "rail & road", "topn": 3}))
@@ -179,7 +179,7 @@ def test_a_key_is_never_shown() -> None:
         ((200, {"content-encoding": "gzip"}, b""), "The server compresses its responses, although it was asked not to."),
     ],
 )
-def test_a_search_that_fails_says_why(answer, message) -> None:
+def test_the_error_of_a_failed_search_has_the_reason(answer, message) -> None:
     site = Site({"/search": answer})
     with running(site) as base:
         (error,) = in_session(WebSearch.of(f"searxng={base}"), ("search", {"query": "rail"}))
@@ -240,7 +240,7 @@ def test_a_hostile_page_is_limited() -> None:
 
 
 @pytest.mark.parametrize("text", ["import time; time.sleep(600)", "raise SystemExit(1)"])
-def test_a_page_that_takes_too_long_to_read_is_given_up(monkeypatch, tmp_path, text) -> None:
+def test_a_page_that_takes_too_long_to_read_is_an_error(monkeypatch, tmp_path, text) -> None:
     reader = tmp_path / "reader.py"
     reader.write_text(text)
     monkeypatch.setattr(web_search, "READER", reader)
@@ -341,7 +341,7 @@ def test_pages_of_earlier_responses_keep_their_numbers(serve) -> None:
     assert ["output" in item for item in listed["data"] if item["type"] == "web_search_call"] == [False]
 
 
-def test_pages_that_only_a_message_cites_are_not_numbered_again() -> None:
+def test_numbers_of_pages_that_only_a_message_cites_are_not_reused() -> None:
     site = Site({})
     with running(site) as base:
         cited = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So【4†L0】."}]}
@@ -423,7 +423,7 @@ def test_the_body_of_a_redirect_is_not_read() -> None:
     assert opened == f"[0] {base}/page ({base}/page)\nL0: hello"
 
 
-def test_a_few_pages_are_fetched_at_once(monkeypatch) -> None:
+def test_the_number_of_concurrent_page_fetches_is_limited(monkeypatch) -> None:
     at_once, most = 0, 0
 
     async def count(_web, _url):
@@ -465,7 +465,7 @@ def test_an_unknown_character_encoding_is_ignored() -> None:
     assert opened.splitlines()[1] == "L0: Café"
 
 
-def test_searches_at_once_each_have_their_result() -> None:
+def test_concurrent_searches_each_have_their_result() -> None:
     site = Site({})
     with running(site) as base:
         web = searching(base, site)
@@ -531,7 +531,7 @@ def test_pages_of_other_domains_are_neither_found_nor_opened() -> None:
 
 
 @pytest.mark.parametrize("domains", [{"allowed_domains": ["other.example"]}, {"blocked_domains": ["127.0.0.1"]}])
-def test_the_domains_of_a_search_in_messages_count(serve, domains) -> None:
+def test_domain_filters_of_messages_limit_a_search(serve, domains) -> None:
     site = Site({})
     with running(site) as base, serve(EmbeddedEngine(), tools=ToolServers({"web_search": searching(base, site)})) as url:
         tool = {"type": "web_search_20250305", "name": "web_search", **domains}
@@ -544,7 +544,7 @@ def test_the_domains_of_a_search_in_messages_count(serve, domains) -> None:
     assert (refused.status_code, "only one of" in refused.json()["error"]["message"]) == (400, True)
 
 
-def test_a_search_of_another_server_cannot_be_limited(serve) -> None:
+def test_a_search_of_a_tool_server_fails_with_domain_filters(serve) -> None:
     tools = ToolServers({"web_search": "http://127.0.0.1:9/mcp"})
     with serve(EmbeddedEngine(), tools=tools) as url:
         tool = {"type": "web_search", "filters": {"allowed_domains": ["a.example"]}}
@@ -555,13 +555,13 @@ def test_a_search_of_another_server_cannot_be_limited(serve) -> None:
     assert call["status"] == "failed"
 
 
-def test_a_long_line_is_split_and_searched_in_slices_between_which_other_streams_have_their_turn(monkeypatch) -> None:
+def test_a_long_line_is_split_and_searched_in_slices_between_which_other_tasks_run(monkeypatch) -> None:
     monkeypatch.setattr(runtime, "STRETCH", -1)  # yield at every checkpoint
     slices = 5
     text = "Graß a  b\t" * (slices * web_search.SLICE // 12) + "\n\n the  END"
 
     async def turns_during(work):
-        """The result of some work, and how often the event loop had its turn meanwhile."""
+        """The result of some work, and how often the event loop ran meanwhile."""
         task, turns = asyncio.ensure_future(work), 0
         while not task.done():
             await asyncio.sleep(0)
@@ -582,6 +582,6 @@ def test_a_long_line_is_split_and_searched_in_slices_between_which_other_streams
 
 
 @pytest.mark.parametrize("place", range(web_search.SLICE - 4, web_search.SLICE + 2))
-def test_what_stands_across_two_slices_is_found(place) -> None:
+def test_a_match_across_two_slices_is_found(place) -> None:
     line = "x" * place + "needle" + "x" * 9
     assert asyncio.run(web_search._contains(line, "needle", runtime.Yielder()))
