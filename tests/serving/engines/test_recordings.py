@@ -75,7 +75,7 @@ def test_replayed_events_equal_the_frames(recording) -> None:
 
 
 @each_recording
-def test_every_recording_of_the_corpus_is_written_and_read_back_unchanged(recording) -> None:
+def test_every_recording_is_written_and_read_back_unchanged(recording) -> None:
     assert read(write(recording)) == recording
 
 

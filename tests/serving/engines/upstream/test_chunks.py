@@ -33,7 +33,7 @@ def answered(*replies, body=(), **settings):
     return bodies(answer.content), upstream.bodies
 
 
-def seen(item):
+def item_summary(item):
     """An item by its kind, text and name."""
     parts = [*item.get("content", ()), *item.get("summary", ())]
     text = "".join(part.get("text", part.get("refusal", "")) for part in parts)
@@ -79,11 +79,11 @@ def test_the_chunks_of_a_server_become_items(shape, whole):
         reply = Reply((text,))
     events, _ = answered(reply)
     response = events[-1]["response"]
-    assert (response["status"], [seen(item) for item in response["output"]]) == (shape.status, shape.items)
+    assert (response["status"], [item_summary(item) for item in response["output"]]) == (shape.status, shape.items)
     assert counted(response["usage"]) == shape.usage
 
 
-def test_one_byte_at_a_time_is_the_same():
+def test_a_stream_can_arrive_one_byte_at_a_time():
     data = b"".join(stream(*SHAPES["openai: two calls at once"].chunks).body)
     events, _ = answered(Reply(tuple(data[at : at + 1] for at in range(len(data)))))
     assert len(events[-1]["response"]["output"]) == 2
@@ -112,7 +112,7 @@ def test_one_byte_at_a_time_is_the_same():
         ("function_call_filter: MALFORMED_FUNCTION_CALL", "failed", None),
     ],
 )
-def test_every_finish_reason_is_an_end(reason, end, why):
+def test_each_finish_reason_sets_the_status(reason, end, why):
     response = answered(stream(chunk({"content": "a"}), chunk({}, reason)))[0][-1]["response"]
     assert (response["status"], response["incomplete_details"]) == (end, why)
 
@@ -130,7 +130,7 @@ PROMPT = {"prompt_tokens": 9, "completion_tokens": 4}
         {**PROMPT, **DETAILS, "cache_read_input_tokens": 5},
     ],
 )
-def test_usage_is_found_wherever_a_service_has_it(usage):
+def test_usage_is_found_in_every_place_that_services_use(usage):
     end = chunk({}, "stop")
     for last in (
         {**end, "usage": usage},
@@ -189,7 +189,7 @@ def test_annotations_reach_clients_of_responses_and_chat(chunks):
     assert lists == [[{"index": index, **each}] for index, each in enumerate(nested)]
 
 
-def test_a_call_that_is_open_when_only_usage_and_the_end_marker_come_is_incomplete():
+def test_a_call_without_a_finish_reason_is_incomplete():
     usage = chunk(usage={"prompt_tokens": 3, "completion_tokens": 4})
     for arguments in ("", '{"city":'):
         response = answered(stream(chunk(call(0, arguments, "get_weather", "call_1")), usage))[0][-1]["response"]
@@ -198,7 +198,7 @@ def test_a_call_that_is_open_when_only_usage_and_the_end_marker_come_is_incomple
         assert (item["status"], item["arguments"]) == ("incomplete", arguments)
 
 
-def test_log_probabilities_of_other_types_are_bounded():
+def test_invalid_log_probabilities_are_replaced():
     entries = [{"token": "a", "bytes": [-1, "x"], "logprob": -(10**30)}, {"token": "b", "logprob": "x", "top_logprobs": 7}]
     chunks = [chunk({"content": "ab"}, logprobs={"content": entries}), chunk({"content": "c"}, logprobs=-1), chunk({}, "stop")]
     events, _ = answered(stream(*chunks), body={"include": ["message.output_text.logprobs"]})
@@ -259,12 +259,12 @@ def argument(text, index=0, name="get_weather"):
         ),
     ],
 )
-def test_half_a_character_is_joined_with_the_other_half_or_replaced_where_it_is(settings, deltas, expected):
+def test_split_surrogate_pairs_are_joined_and_lone_surrogates_replaced(settings, deltas, expected):
     response = answered(stream(*map(chunk, deltas), chunk({}, "stop")), **settings)[0][-1]["response"]
-    assert (response["status"], [seen(item) for item in response["output"]]) == ("completed", expected)
+    assert (response["status"], [item_summary(item) for item in response["output"]]) == ("completed", expected)
 
 
-def test_half_a_character_at_the_end_of_a_truncated_call_is_replaced():
+def test_a_lone_surrogate_at_the_end_of_a_truncated_call_is_replaced():
     response = answered(stream(chunk(argument(f'{{"city":"{HIGH}')), chunk({}, "length")))[0][-1]["response"]
     assert (response["status"], response["output"][0]["arguments"]) == ("incomplete", '{"city":"\ufffd')
 
@@ -292,16 +292,16 @@ def message(fields, **choice):
         ([message({"content": "It "}), message({"content": "rains."})], SEEN[1:]),
     ],
 )
-def test_a_whole_message_after_its_deltas_adds_only_what_they_lacked(chunks, expected):
+def test_a_whole_message_after_its_deltas_adds_only_the_missing_parts(chunks, expected):
     response = answered(stream(*chunks))[0][-1]["response"]
-    assert (response["status"], [seen(item) for item in response["output"]]) == ("completed", expected)
+    assert (response["status"], [item_summary(item) for item in response["output"]]) == ("completed", expected)
 
 
-def test_numbers_that_json_lacks_end_no_stream():
+def test_numbers_that_json_lacks_do_not_end_a_stream():
     data = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [{"logprob": %s}]}}]}\n\n'
     end = stream(chunk({}, "stop"))
     events, _ = answered(Reply((data % b"-Infinity", data % b"1e999", data % b"NaN", *end.body)))
-    assert [seen(item) for item in events[-1]["response"]["output"]] == [("message", "aaa", None)]
+    assert [item_summary(item) for item in events[-1]["response"]["output"]] == [("message", "aaa", None)]
 
 
 def test_log_probabilities_come_with_the_text_and_have_every_field():
@@ -320,35 +320,38 @@ def test_log_probabilities_come_with_the_text_and_have_every_field():
     ]
 
 
-def test_with_a_family_the_content_is_read_by_our_own_parser():
+def test_the_gateway_parses_the_content_of_an_upstream_with_a_family():
     text = 'Hm.</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city":"Berlin"}}\n</tool_call>'
     pieces = [chunk({"content": text[at : at + 3]}) for at in range(0, len(text), 3)]
     events, _ = answered(stream(*pieces, chunk({}, "stop")), family="qwen3_json")
-    assert [seen(item) for item in events[-1]["response"]["output"]] == [
+    assert [item_summary(item) for item in events[-1]["response"]["output"]] == [
         ("reasoning", "Hm.", None),
         ("function_call", WEATHER, "get_weather"),
     ]
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
-def test_reasoning_between_tags_is_a_family_whose_calls_the_upstream_parses(size):
+def test_a_family_reads_reasoning_tags_beside_calls_that_the_upstream_parses(size):
     text = "<reasoning>Hm. 1 < 2</reasoning>It rains <here>.<"
     pieces = [chunk({"content": text[at : at + size]}) for at in range(0, len(text), size)]
     calls = [chunk(call(0, WEATHER, "get_weather", "call_1"))]
     items = [("reasoning", "Hm. 1 < 2", None), ("message", "It rains <here>.<", None)]
     events, _ = answered(stream(*pieces, chunk({}, "stop")), family="bedrock_gpt_oss")
-    assert [seen(item) for item in events[-1]["response"]["output"]] == items
+    assert [item_summary(item) for item in events[-1]["response"]["output"]] == items
     events, _ = answered(stream(*pieces, *calls, chunk({}, "tool_calls")), family="bedrock_gpt_oss")
-    assert [seen(item) for item in events[-1]["response"]["output"]] == [*items, ("function_call", WEATHER, "get_weather")]
+    assert [item_summary(item) for item in events[-1]["response"]["output"]] == [
+        *items,
+        ("function_call", WEATHER, "get_weather"),
+    ]
 
 
 @pytest.mark.parametrize("delta", [{"reasoning_content": "Hm."}, {"refusal": "No."}, {"function_call": {"name": "f"}}])
-def test_an_upstream_that_parses_itself_needs_no_family(delta):
+def test_a_family_is_an_error_for_an_upstream_that_parses_its_output(delta):
     events, _ = answered(stream(chunk(delta), chunk({}, "stop")), family="qwen3_json")
     assert "must not be given its family" in events[-1]["response"]["error"]["message"]
 
 
-# Reads of an upstream are written to the client at once, and all else is as it is without that
+# The shortcut writes each read of an upstream to the client at once, and changes nothing else
 
 
 WORDS = [f"word{number} " for number in range(40)]
@@ -493,7 +496,7 @@ def test_an_error_in_the_shortcut_fails_the_response_and_loses_no_event(taken, r
     assert b"secret" not in content
 
 
-def test_a_client_that_does_not_read_stops_the_upstream_and_misses_nothing():
+def test_a_client_that_reads_late_receives_the_whole_stream():
     count = 400
     filler = "y" * 3_000
     reply = Reply((*BEGIN, *(event(chunk({"content": f"{number} {filler} "})) for number in range(count)), *END))
@@ -517,7 +520,7 @@ def test_a_client_that_does_not_read_stops_the_upstream_and_misses_nothing():
     assert received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
 
-def test_a_client_that_leaves_ends_the_call_of_the_upstream():
+def test_a_client_that_disconnects_ends_the_upstream_request():
     reply = Reply((*PIECES, STALL))
     with gateway(reply) as (url, upstream), httpx.stream("POST", f"{url}/v1/responses", json=STREAMED) as answer:
         for line in answer.iter_lines():

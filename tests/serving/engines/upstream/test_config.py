@@ -166,11 +166,11 @@ def test_the_options_make_one_upstream(command):
         (["--config", "/no/such.toml"], "--config: /no/such.toml: No such file or directory"),
     ],
 )
-def test_a_wrong_option_is_named(command, arguments, message):
+def test_an_error_names_the_invalid_option(command, arguments, message):
     assert message in command(*arguments).replace("\n", "")
 
 
-def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
+def test_an_error_names_the_unknown_option_in_the_file(command, tmp_path):
     path = written(tmp_path, "[serve]\nprot = 1\n")
     assert f"{path}: serve.prot: unknown option; choose one of allow_mcp_host, allowed_host," in command("--config", path)
 
@@ -187,13 +187,13 @@ def test_an_unknown_option_in_the_file_is_named(command, tmp_path):
         ("store = {}", "serve.store: Expected `str | null`, got `object`"),
     ],
 )
-def test_a_wrong_value_of_an_option_in_the_file_is_named(tmp_path, line, message):
+def test_an_error_names_the_option_with_an_invalid_value_in_the_file(tmp_path, line, message):
     path = written(tmp_path, f"[serve]\n{line}\n")
     result = CliRunner().invoke(app, ["serve", "--config", str(path)])
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
-def test_the_models_are_the_upstreams_and_a_request_goes_to_the_one_that_has_its_model(serve):
+def test_a_request_goes_to_the_upstream_that_has_its_model(serve):
     first, second = ScriptedUpstream([GOOD], ("one", "two")), ScriptedUpstream([GOOD], ("two", "three"))
     with serve_upstream(first) as url, serve_upstream(second) as other_url:
         upstreams = [UpstreamSettings(url=url), UpstreamSettings(url=other_url, models=["three"], aliases={"gpt-4o": "two"})]
@@ -325,7 +325,7 @@ def test_claude_code_gets_its_configuration_as_variables(tmp_path, interlock_run
     assert variables["ANTHROPIC_API_KEY"] == ""
 
 
-def test_the_window_of_a_model_bounds_what_a_client_asks_for():
+def test_the_context_window_of_a_model_limits_claude_code():
     assert configure_claude(ServedModel("u", "k", "m")).variables == {
         **dict.fromkeys(
             ("ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"), ""
@@ -407,7 +407,7 @@ def test_interlock_run_names_the_url_that_would_work(interlock_run, path):
     assert (status, output, error) == (1, "", message)
 
 
-def test_interlock_run_goes_on_if_something_may_work(interlock_run):
+def test_interlock_run_starts_the_client_with_a_warning_about_missing_models(interlock_run):
     with serve_upstream(ScriptedUpstream([GOOD])) as url:
         status, output, error = interlock_run("--upstream", url, "--model", "x", *CLIENT_RUNS)
     assert (status, output) == (0, "runs\n")
@@ -434,7 +434,7 @@ def parameters(name):
     return app.get_command(None, name).params
 
 
-def test_the_page_names_the_options_of_both_commands_and_their_variables():
+def test_the_documentation_names_the_options_of_both_commands_and_their_variables():
     page = PAGE.read_text()
     serve, run = ({option for each in parameters(name) for option in each.opts} for name in ("serve", "run"))
     named = {*re.findall(r"`(--[a-z-]+)", page)}
@@ -443,13 +443,13 @@ def test_the_page_names_the_options_of_both_commands_and_their_variables():
     assert {*re.findall(r"INTERLOCK_\w+", page)} <= {variable(name) for name, option in options().items() if option.has_variable}
 
 
-def test_the_files_of_the_page_are_configurations(tmp_path, monkeypatch):
+def test_the_documented_files_are_valid_configurations(tmp_path, monkeypatch):
     monkeypatch.setenv("MISTRAL_API_KEY", "k")
     texts = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert [len(upstreams_in(written(tmp_path, text))) for text in texts] == [2, 1]
 
 
-# The model lists of upstreams: each is fetched by itself, and one that hangs or is down takes nothing from the others
+# The model lists of upstreams are fetched separately; one upstream that hangs or is down does not affect the others
 
 
 PATIENCE = 20  # seconds, less than a hung upstream may take to list its models
@@ -466,7 +466,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_an_upstream_that_hangs_stalls_no_other(serve):
+def test_a_hanging_upstream_does_not_delay_the_others(serve):
     async def all_at_once(url):
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE, limits=httpx.Limits()) as client:
             asks = [client.post("/v1/responses", json={"model": "m", "input": "Hi"}) for _ in range(20)]
@@ -482,7 +482,7 @@ def test_an_upstream_that_hangs_stalls_no_other(serve):
     assert [model["id"] for answer in answers[20:30] for model in answer.json()["data"]] == ["m"] * 10
 
 
-def test_the_list_has_what_upstreams_say_of_models_and_the_configuration_overrides_it(serve):
+def test_the_model_list_has_the_facts_of_upstreams_and_the_configuration_overrides_them(serve):
     models = [
         {"id": "a", "max_model_len": 4096},
         {"id": "b", "max_model_len": None, "context_window": 8192},
@@ -531,10 +531,10 @@ def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, 
         assert {model["id"] for model in httpx.get(f"{gateway_url}/v1/models").json()["data"]} == {"one", "two"}
         assert httpx.get(f"{gateway_url}/ready").status_code == 200
         first.listing = None
-        until(lambda: ask(gateway_url, "one").status_code == 200)  # nobody has to ask for it first
+        until(lambda: ask(gateway_url, "one").status_code == 200)  # without a request for it first
 
 
-def test_a_request_that_finds_an_upstream_down_sends_the_next_one_to_another(serve):
+def test_the_request_after_a_failed_connection_goes_to_another_upstream(serve):
     first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("one",))
     with ExitStack() as stack:
         with serve_upstream(first) as url:
@@ -544,7 +544,7 @@ def test_a_request_that_finds_an_upstream_down_sends_the_next_one_to_another(ser
         assert [ask(gateway_url, "one").status_code for _ in range(2)] == [502, 200]
 
 
-def test_many_requests_at_once_find_an_upstream_down_and_the_next_go_to_another(serve):
+def test_requests_after_many_failed_connections_go_to_another_upstream(serve):
     first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("one",))
     with ExitStack() as stack, ThreadPoolExecutor(20) as pool:
         with serve_upstream(first) as url:
@@ -556,7 +556,7 @@ def test_many_requests_at_once_find_an_upstream_down_and_the_next_go_to_another(
         assert [ask(gateway_url, "one").status_code for _ in range(3)] == [200, 200, 200]
 
 
-def test_a_model_that_is_new_is_found_at_once(serve, monkeypatch):
+def test_a_new_model_is_found_at_once(serve, monkeypatch):
     monkeypatch.setattr(upstreams, "FRESH", 0)
     first, second = ScriptedUpstream([GOOD], ("one",)), ScriptedUpstream([GOOD], ("two",))
     with serve_upstream(first) as url, serve_upstream(second) as other_url, serve(engine(url, other_url)) as gateway_url:
@@ -565,7 +565,7 @@ def test_a_model_that_is_new_is_found_at_once(serve, monkeypatch):
         assert ask(gateway_url, "three").status_code == 200
 
 
-def test_the_fault_of_every_upstream_is_named(serve):
+def test_an_error_has_the_faults_of_all_upstreams(serve):
     with (
         socket.create_server(("127.0.0.1", 0)) as unused,
         serve_upstream(ScriptedUpstream([GOOD], listing=failure(500, {"error": "Out of order."}))) as broken,
@@ -620,6 +620,6 @@ def test_a_family_may_name_its_reasoning_or_that_it_has_none(name, tagged):
 
 
 @pytest.mark.parametrize("name", ["qwen3_coder/", "qwen3_coder/esperanto", "esperanto/none", "/none"])
-def test_half_a_family_is_refused(name):
+def test_an_incomplete_or_unknown_family_is_refused(name):
     with pytest.raises(SettingsError, match=f"unknown family '{name}'"):
         upstream_of(UpstreamSettings(url="http://a", family=name))

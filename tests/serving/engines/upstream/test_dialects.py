@@ -54,7 +54,7 @@ UPSTREAMS = pytest.mark.parametrize(("api", "reply"), [("chat", CHAT), ("respons
     ],
     ids=["vllm", "sglang", "openai", "token", "other word"],
 )
-def test_a_stop_sequence_that_an_upstream_names_is_the_reason(stops, fields, reason) -> None:
+def test_a_stop_sequence_named_by_an_upstream_is_the_stop_reason(stops, fields, reason) -> None:
     reply = stream(chunk({"content": "Hello."}), chunk({}, "stop", **fields))
     with gateway(reply) as (url, upstream):
         message = post_message(url, model="m", stop_sequences=stops).json()
@@ -65,13 +65,13 @@ def test_a_stop_sequence_that_an_upstream_names_is_the_reason(stops, fields, rea
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
-def test_a_tool_of_the_server_goes_to_an_upstream_of_responses() -> None:
+def test_a_hosted_tool_is_passed_to_a_responses_upstream() -> None:
     with gateway(RESPONSES, api="responses") as (url, upstream):
         assert post_message(url, model="m", tools=[SEARCH]).status_code == 200
     assert upstream.bodies[0]["tools"] == [{"type": "web_search"}]
 
 
-def test_a_tool_of_the_server_is_refused_before_an_upstream_of_chat() -> None:
+def test_a_hosted_tool_is_refused_for_a_chat_upstream() -> None:
     with gateway(CHAT) as (url, upstream):
         refused = post_message(url, model="m", tools=[SEARCH], stream=True)
         missing = post_message(url, model="other", tools=[SEARCH])
@@ -83,7 +83,7 @@ def test_a_tool_of_the_server_is_refused_before_an_upstream_of_chat() -> None:
 
 @UPSTREAMS
 @pytest.mark.parametrize("streams", [True, False])
-def test_messages_in_front_of_an_upstream(api, reply, streams) -> None:
+def test_a_messages_client_reads_the_answer_of_an_upstream(api, reply, streams) -> None:
     with gateway(reply, api=api) as (url, _):
         answer = post_message(url, model="m", tools=[LOOK_UP], stream=streams)
     message = folded_message(messages_of(answer.content)) if streams else answer.json()
@@ -98,7 +98,7 @@ def test_messages_in_front_of_an_upstream(api, reply, streams) -> None:
 
 @UPSTREAMS
 @pytest.mark.parametrize("streams", [True, False])
-def test_chat_completions_in_front_of_an_upstream(api, reply, streams) -> None:
+def test_a_chat_client_reads_the_answer_of_an_upstream(api, reply, streams) -> None:
     with gateway(reply, api=api) as (url, _):
         options = {"stream_options": {"include_usage": True}} if streams else {}
         answer = post_chat(url, model="m", tools=[CHAT_LOOK_UP], stream=streams, **options)
@@ -200,7 +200,7 @@ def test_a_chat_upstream_gets_a_request_of_chat_completions() -> None:
     ],
 )
 @pytest.mark.parametrize("streams", [True, False])
-def test_the_errors_of_an_upstream_are_those_of_messages(status, error, expected, streams) -> None:
+def test_errors_of_an_upstream_have_the_format_of_messages(status, error, expected, streams) -> None:
     with gateway(failure(status, {"error": error})) as (url, _):
         answer = post_message(url, model="m", stream=streams)
     body = answer.json()
@@ -208,7 +208,7 @@ def test_the_errors_of_an_upstream_are_those_of_messages(status, error, expected
     assert body["error"]["message"].startswith("prompt is too long: ") == ("context" in error["message"])
 
 
-def test_tokens_are_estimated_where_nobody_counts_them() -> None:
+def test_tokens_are_estimated_if_the_upstream_does_not_count_them() -> None:
     item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi there"}]}
     with gateway(CHAT) as (url, _):
         counted = post_message(url, "/v1/messages/count_tokens", model="m").json()

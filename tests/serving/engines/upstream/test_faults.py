@@ -32,7 +32,7 @@ def post(url, **fields):
 
 
 def logged(caplog):
-    """The level, text and traceback of what the log has about calls, without what it has about lists of models."""
+    """The level, text and traceback of each log record about calls, without those about lists of models."""
     lines = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records if "interlock" in record.name]
     return [line for line in lines if "list its models" not in line[1] and line[0] != "DEBUG"]
 
@@ -78,7 +78,7 @@ def test_an_error_before_the_first_event_keeps_its_status_and_message(status, st
         ({"error": "x" * 1990 + KEY}, "x" * 1990 + "***"),
     ],
 )
-def test_every_shape_of_an_error_is_read_and_no_key_is_in_it(body, message):
+def test_every_shape_of_an_error_is_read_and_keys_are_redacted(body, message):
     with gateway(failure(400, body), key=KEY) as (url, _):
         assert post(url).json()["error"]["message"] == message
 
@@ -117,7 +117,7 @@ def test_a_retry_after_is_passed_on():
 
 
 @pytest.mark.parametrize("header", ["nan", "inf", "soon"])
-def test_a_retry_after_that_is_no_time_is_ignored(header, monkeypatch):
+def test_an_invalid_retry_after_is_ignored(header, monkeypatch):
     monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
     with gateway(failure(503, {"error": {"message": "Busy."}}, retry_after=header), retries=1) as (url, upstream):
         answer = post(url)
@@ -259,7 +259,7 @@ def test_a_turn_without_output_that_ends_for_an_unknown_reason_fails(reason, fie
         ({"message": "No."}, "upstream_error"),
     ],
 )
-def test_the_code_of_an_error_among_the_events_of_responses_is_one_of_the_api(error, code):
+def test_error_codes_of_a_responses_upstream_are_translated(error, code):
     with gateway(Reply((event(error),)), api="responses") as (url, _):
         assert failed(url) == {"code": code, "message": "No."}
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -269,7 +269,7 @@ def test_the_code_of_an_error_among_the_events_of_responses_is_one_of_the_api(er
 
 
 @pytest.mark.parametrize("tail", [(), (event({"choices": []}),), (CUT,), (STALL,)])
-def test_the_end_of_a_stream_after_the_finish_reason_does_no_harm(tail):
+def test_any_end_of_a_stream_after_the_finish_reason_completes_the_response(tail):
     finish = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     with gateway(Reply((event(HELLO), event(finish), *tail)), between_timeout=0.2) as (url, _):
         last = bodies(post(url).content)[-1]
@@ -303,7 +303,7 @@ def test_an_upstream_that_dies_in_the_middle_is_one_warning_without_a_traceback(
     assert (level, text.partition(": ")[2], traceback) == ("WARNING", message, None)
 
 
-def test_the_log_says_that_nothing_answered_before_the_next_attempt(serve, caplog, monkeypatch):
+def test_an_unreachable_upstream_is_logged_before_the_next_attempt(serve, caplog, monkeypatch):
     caplog.set_level("INFO")
     monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
     upstream = upstream_of(UpstreamSettings(url="http://127.0.0.1:9", retries=1))
@@ -312,7 +312,7 @@ def test_the_log_says_that_nothing_answered_before_the_next_attempt(serve, caplo
     assert "the upstream server cannot be reached; next attempt in 0.00 s" in [text for _, text, _ in logged(caplog)]
 
 
-def test_a_stream_that_stalls_before_its_head_or_its_first_event_or_later_is_ended():
+def test_a_stream_that_stalls_before_or_after_its_first_event_times_out():
     with gateway(Reply((STALL,)), first_timeout=0.2) as (url, upstream):
         error = failed(url)
     assert (error["code"], upstream.left) == ("upstream_timeout", 1)
@@ -488,7 +488,7 @@ def test_an_invalid_background_request_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("end", ["cancel", "close"])
-def test_a_websocket_that_cancels_or_closes_before_the_head_leaves_the_upstream(end) -> None:
+def test_a_websocket_that_cancels_or_closes_before_the_head_ends_the_upstream_request(end) -> None:
     with waiting_gateway() as (_, url, upstream):
         with connect(f"{url.replace('http', 'ws', 1)}{PATH}") as socket:
             socket.send(json.dumps({"type": "response.create", **ASK}))

@@ -1,4 +1,4 @@
-"""Streams of Chat Completions that keep to nothing become legal streams, and lose no text of the chunks that are well-formed."""
+"""Arbitrary streams of Chat Completions become legal streams that keep the text of every well-formed chunk."""
 
 import json
 from pathlib import Path
@@ -23,8 +23,8 @@ from live.upstream import CUT, Reply, gateway
 
 from interlock.parsers.chat_deltas import ChatParser
 
-KEPT = sorted((Path(__file__).parents[3] / "counterexamples" / "hostile_streams").glob("*.json"))
-"""What `fuzzing.gateway_campaign` has found."""
+FINDINGS = sorted((Path(__file__).parents[3] / "counterexamples" / "hostile_streams").glob("*.json"))
+"""The findings of `fuzzing.gateway_campaign`."""
 
 QUICK = settings(database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
@@ -39,12 +39,12 @@ def test_any_stream_becomes_a_legal_one_with_the_text_of_its_well_formed_chunks(
     assert broken_by(chunk_streams(), prober.probe, 60, 7) is None
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FINDINGS, ids=lambda path: path.stem)
 def test_the_findings_of_campaigns_are_fixed(prober, path):
     prober.probe(from_json(json.loads(path.read_text())))
 
 
-def test_a_real_upstream_is_no_other():
+def test_any_stream_of_a_real_upstream_becomes_a_legal_one():
     @seed(7)
     @settings(QUICK, max_examples=8)
     @given(chunk_streams())
@@ -72,6 +72,6 @@ def test_an_error_of_the_gateway_is_found(prober, monkeypatch):
         prober.probe(ChunkStream(well_formed("message", 0)))
 
 
-def test_a_stream_is_kept_as_json():
+def test_a_stream_is_stored_as_json():
     stream = find(chunk_streams(), lambda stream: len(stream.pieces) > 1, settings=QUICK)
     assert from_json(json.loads(json.dumps(to_json(stream)))) == stream

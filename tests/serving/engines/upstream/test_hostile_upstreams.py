@@ -1,4 +1,4 @@
-"""What an upstream may send to find out a key, to hold the gateway's event loop or its memory, or to send it elsewhere."""
+"""A hostile upstream cannot learn a key, block the event loop, fill the memory, or redirect the gateway."""
 
 import itertools
 import json
@@ -60,7 +60,7 @@ def failed(url):
         ("responses", Reply((json.dumps(WHOLE).encode(),), 200, JSON), ("code_***", "No ***.")),
     ],
 )  # fmt: skip
-def test_no_error_in_a_good_answer_has_the_key(api, reply, error, caplog):
+def test_no_error_in_an_answer_with_status_200_has_the_key(api, reply, error, caplog):
     caplog.set_level("DEBUG")
     with gateway(reply, key=KEY, api=api) as (url, _):
         answer = failed(url)
@@ -88,7 +88,7 @@ def test_a_cookie_of_one_answer_is_not_sent_with_the_next_request():
 
 
 @pytest.mark.parametrize("status", [600, 799, 999])
-def test_a_number_that_is_no_status_is_a_bad_gateway(status, serve):
+def test_an_invalid_status_becomes_502(status, serve):
     body = b'{"error": {"message": "Odd."}}'
     head = f"HTTP/1.1 {status} Odd\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
     with serve_bytes(head.encode() + body) as (upstream, _), serve(engine(upstream)) as url:
@@ -103,7 +103,7 @@ def test_a_key_in_the_address_of_a_redirect_is_not_logged(caplog):
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_said_and_neither_followed_nor_retried(status):
+def test_a_redirect_is_an_error_and_neither_followed_nor_retried(status):
     other = ScriptedUpstream([GOOD])
     with serve_upstream(other) as elsewhere:
         reply = Reply((), status, {"location": f"{elsewhere}/v1/chat/completions?key={KEY}"})
@@ -121,7 +121,7 @@ TRICKY = b"\xef\xbb\xbfdata: 1\r\rdata: 2\r\n: no\r\n\r\nevent: x\ndata: 3\ndata
 
 
 @for_each("size", range(1, len(TRICKY)))
-def test_every_line_end_and_a_byte_order_mark_are_read_however_they_are_split(size):
+def test_every_line_end_and_a_byte_order_mark_are_read_in_any_chunks(size):
     reader = SseReader()
     pieces = [TRICKY[at : at + size] for at in range(0, len(TRICKY), size)]
     events = [*itertools.chain.from_iterable(map(reader.feed, pieces)), *reader.end()]
@@ -147,7 +147,7 @@ def test_an_event_in_many_pieces_takes_linear_time():
     assert reader.feed(b"\ndata: 1\n\n") == [b"1"]
 
 
-def test_lines_without_an_event_are_not_counted_as_one(monkeypatch):
+def test_comments_do_not_count_towards_the_size_of_an_event(monkeypatch):
     monkeypatch.setattr(upstream_client, "MAX_EVENT", 100)
     reader = SseReader()
     assert [*itertools.chain.from_iterable(reader.feed(b": nothing new\n\ndata: 1\n\n") for _ in range(100))] == [b"1"] * 100
@@ -163,13 +163,13 @@ def test_lines_without_an_event_are_not_counted_as_one(monkeypatch):
     ],
     ids=["UTF-8", "depth", "number"],
 )
-def test_json_that_cannot_be_read_is_an_error_of_the_upstream(api, data):
+def test_invalid_json_is_an_upstream_error(api, data):
     with gateway(Reply((event(data),)), api=api) as (url, _):
         assert failed(url)["code"] == "upstream_error"
 
 
 @pytest.mark.parametrize("value", [b"9" * 9_000, b"[" * 100_000])
-def test_an_error_that_cannot_be_read_is_an_error_of_the_upstream(value):
+def test_an_unreadable_error_is_an_upstream_error(value):
     with gateway(Reply((event(b'{"error": "No.", "x": ' + value + b"}"),))) as (url, _):
         assert failed(url)["code"] == "upstream_error"
 
@@ -231,13 +231,13 @@ def test_proxies_come_from_the_environment(serve, monkeypatch):
     assert len(heads) == 1
 
 
-def test_the_name_of_an_event_without_data_is_not_that_of_the_next_one():
+def test_the_name_of_an_event_without_data_does_not_apply_to_the_next():
     reader = SseReader()
     assert reader.feed(b'event: error\n\ndata: {"a":1}\n\n') == [b'{"a":1}']
     assert reader.feed(b'event: error\ndata: {"a":1}\n\n') == [b'{"error":{"a":1}}']
 
 
-def test_json_without_data_counts_only_after_the_last_event():
+def test_bare_json_is_read_only_after_the_last_event():
     reader = SseReader()
     assert reader.feed(b'{"early":1}\n\ndata: {"a":1}\n\n') == [b'{"a":1}']
     assert [*reader.feed(b'{"late":1}\n'), *reader.end()] == [b'{"late":1}']

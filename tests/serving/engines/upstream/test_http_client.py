@@ -158,7 +158,7 @@ async def post(client, body=b"{}"):
     ],
     ids=["length", "chunks", "informational", "end", "none"],
 )
-def test_an_answer_is_the_same_however_it_is_split(recorded, headers, body, run, monkeypatch):
+def test_an_answer_is_the_same_in_any_chunks(recorded, headers, body, run, monkeypatch):
     arrived, received = asyncio.Event(), Connection.data_received
 
     def record(connection, data):
@@ -183,7 +183,7 @@ def test_an_answer_is_the_same_however_it_is_split(recorded, headers, body, run,
     run(work())
 
 
-def test_a_request_is_sent_as_http_has_it(run):
+def test_a_request_is_written_as_http_1_1(run):
     async def work():
         async with serving(LENGTH) as server, client_of(server.url) as client:
             await (await client.request("POST", "/v1/a b/ü%20?", {"authorization": "Bearer key"}, b"{}")).more()
@@ -243,7 +243,7 @@ def test_a_connection_is_not_used_again_if_its_state_is_unclear(recorded, run):
 
 
 @pytest.mark.parametrize("rest", [b"x", LENGTH, b"\r\n"])
-def test_an_idle_connection_is_closed_by_whatever_arrives(rest, run):
+def test_unexpected_data_closes_an_idle_connection(rest, run):
     async def work():
         idle = asyncio.Event()
 
@@ -288,7 +288,7 @@ def test_an_answer_before_the_end_of_the_request_ends_the_connection(run):
     run(work())
 
 
-def test_requests_at_once_have_connections_of_their_own(run):
+def test_concurrent_requests_have_their_own_connections(run):
     async def work():
         async with serving(LENGTH) as server, client_of(server.url) as client:
             assert await asyncio.gather(*(post(client) for _ in range(5))) == [(b"hello", None)] * 5
@@ -298,7 +298,7 @@ def test_requests_at_once_have_connections_of_their_own(run):
 
 
 @pytest.mark.parametrize("send", [get, post])
-def test_a_request_that_meets_the_end_of_an_idle_connection_is_sent_again(run, send):
+def test_a_request_over_a_closed_idle_connection_is_sent_again(run, send):
     async def work():
         async with serving(LENGTH, (CUT,), LENGTH) as server, client_of(server.url) as client:
             assert [await send(client), await send(client)] == [(b"hello", None)] * 2
@@ -325,8 +325,8 @@ def test_a_request_tries_one_idle_connection_and_closes_the_others(run):
     st.lists(st.integers(1, 4), min_size=1, max_size=6),
     st.booleans(),
 )
-def test_each_request_is_answered_once_whatever_idle_connections_the_server_has_given_up(run, lives, bursts, resets):
-    """A connection lives for some requests; the server meets the next one with its end, or with a reset."""
+def test_each_request_is_answered_once_whichever_idle_connections_the_server_closes(run, lives, bursts, resets):
+    """A connection lives for some requests; the server answers the next one with a close, or with a reset."""
 
     async def work():
         answered = 0
@@ -383,7 +383,7 @@ def test_a_get_over_a_new_connection_is_not_sent_again(run):
         (OK + b"content-length: 9\r\n\r\n", b""),
     ],
 )
-def test_what_came_before_a_break_is_read_first(recorded, body, run):
+def test_data_before_a_broken_connection_is_read_first(recorded, body, run):
     async def work():
         async with serving((recorded, CUT)) as server, client_of(server.url) as client:
             assert await get(client) == (body, "the connection was closed before the end of the answer")
@@ -408,7 +408,7 @@ def test_what_came_before_a_break_is_read_first(recorded, body, run):
         (tuple([b"HTTP/1.1 100 Continue\r\n\r\n" * 1000] * 10), "the head or the trailer of the answer is too large"),
     ],
 )
-def test_a_head_that_does_not_come_is_an_error(recorded, error, run):
+def test_a_missing_or_invalid_head_is_an_error(recorded, error, run):
     async def work():
         async with serving(recorded) as server, client_of(server.url) as client:
             with pytest.raises(HttpError) as fault:
@@ -438,10 +438,10 @@ def test_a_malformed_chunk_is_an_error_after_the_ones_before(run):
     run(work())
 
 
-# Who waits, and who does not.
+# Backpressure, cancellation and closing.
 
 
-def test_a_body_that_nobody_reads_stays_with_the_server(run):
+def test_an_unread_body_pauses_its_server(run):
     size = 2**24
 
     async def work():
@@ -602,7 +602,7 @@ def test_a_server_that_refuses_all_connections_is_an_error(run, monkeypatch):
     run(work())
 
 
-def test_a_port_on_which_nobody_listens_and_a_name_that_nobody_has_are_errors(run):
+def test_an_unused_port_and_an_unknown_host_are_errors(run):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
 
@@ -615,7 +615,7 @@ def test_a_port_on_which_nobody_listens_and_a_name_that_nobody_has_are_errors(ru
     run(work())
 
 
-def test_a_server_that_accepts_no_connection_for_long_is_an_error(run, monkeypatch):
+def test_a_timeout_of_the_connection_is_an_error(run, monkeypatch):
     async def hang(*_):
         await asyncio.get_running_loop().create_future()
 
@@ -638,7 +638,7 @@ def test_a_server_that_accepts_no_connection_for_long_is_an_error(run, monkeypat
         ("http://bücher.example", "xn--bcher-kva.example"),
     ],
 )
-def test_a_host_is_named_as_http_has_it(url, host):
+def test_the_host_header_has_the_form_of_http(url, host):
     assert HttpClient(url, 1)._head("GET", "/", {}, None).splitlines()[1] == f"host: {host}".encode()
 
 
@@ -656,7 +656,7 @@ def tls(monkeypatch):
     return context
 
 
-def test_tls_is_spoken_with_a_server_whose_certificate_is_trusted(tls, run, monkeypatch):
+def test_tls_requires_a_trusted_certificate(tls, run, monkeypatch):
     async def work():
         async with serving(LENGTH, (CHUNKED, CUT), tls=tls) as server:
             async with client_of(server.url) as client:

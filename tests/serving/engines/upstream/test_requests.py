@@ -1,4 +1,4 @@
-"""What the gateway sends to a server of Chat Completions: docs/guides/gateway.md has tables of it."""
+"""The requests of the gateway to a server of Chat Completions; docs/guides/gateway.md has them as tables."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def messages(*items, **body):
     return sent(input=[*items], **body)["messages"]
 
 
-def test_a_plain_request_has_nothing_but_its_text():
+def test_a_minimal_request_adds_only_the_fields_for_streaming():
     assert sent() == {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -39,7 +39,7 @@ def test_a_plain_request_has_nothing_but_its_text():
     }
 
 
-def test_every_parameter_of_both_apis_is_sent():
+def test_every_parameter_that_both_apis_have_is_sent():
     same = {"temperature": 0.5, "top_p": 0.9, "presence_penalty": 0.1, "frequency_penalty": 0.2, "user": "u"}
     same |= {"service_tier": "flex", "safety_identifier": "s", "prompt_cache_key": "k"}
     body = sent(
@@ -87,7 +87,7 @@ def test_fields_can_be_renamed_or_dropped():
         ("library", {"max_completion_tokens": "num_predict"}, "num_predict"),
     ],
 )
-def test_a_limit_has_the_name_that_the_kind_of_server_knows(owner, fields, name):
+def test_the_token_limit_has_the_name_that_the_server_knows(owner, fields, name):
     listing = Reply(
         (json.dumps({"data": [{"id": "m", "owned_by": owner}]}).encode(),), headers={"content-type": "application/json"}
     )
@@ -95,12 +95,12 @@ def test_a_limit_has_the_name_that_the_kind_of_server_knows(owner, fields, name)
     assert {key: value for key, value in body.items() if value == 50} == {name: 50}
 
 
-def test_a_list_that_does_not_come_holds_up_no_request(monkeypatch):
+def test_a_stalled_model_list_does_not_delay_a_request(monkeypatch):
     monkeypatch.setattr("interlock.serving.engines.upstream.gateway.PATIENCE", 0.1)
     assert sent({"listing": Reply((STALL,))}, max_output_tokens=50)["max_completion_tokens"] == 50
 
 
-def test_instructions_and_developers_are_the_system():
+def test_instructions_and_developer_messages_become_system_text():
     developer = {"role": "developer", "content": [{"type": "input_text", "text": "b"}, {"type": "input_text", "text": "c"}]}
     assert messages(developer, {"role": "user", "content": "d"}, {"role": "system", "content": "e"}, instructions="a") == [
         {"role": "system", "content": "a\n\nb\nc"},
@@ -114,7 +114,7 @@ def test_system_messages_stay_where_they_are_if_the_upstream_accepts_them_there(
     assert sent({"late_system": True}, input=late)["messages"] == late
 
 
-def test_parts_of_a_users_message_become_parts():
+def test_parts_of_a_user_message_are_translated():
     parts = [
         {"type": "input_text", "text": "a"},
         {"type": "input_image", "image_url": PNG, "detail": "low"},
@@ -183,7 +183,7 @@ def test_a_turn_of_the_assistant_is_one_message_and_images_of_tools_follow_the_o
     ]
 
 
-def test_an_output_that_answers_no_call_is_what_a_user_says():
+def test_an_output_without_a_call_becomes_a_user_message():
     standalone = {"type": "function_call_output", "name": "notify", "namespace": "agents", "output": "done"}
     assert messages({"role": "user", "content": "Hi"}, standalone) == [
         {"role": "user", "content": "Hi"},
@@ -212,7 +212,7 @@ UPSTREAM_IDS += [f"call_{'a' * 35}", f"call_{'a' * 36}"]
 
 
 @pytest.mark.parametrize("upstream_id", [*UPSTREAM_IDS, f"call_1__thought__{'aB+/' * 100}=="])
-def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
+def test_call_ids_return_to_the_upstream_unchanged(upstream_id):
     with gateway(stream(chunk(call(0, "{}", "f", upstream_id)), chunk({}, "tool_calls")), GOOD) as (url, upstream):
         body = {"model": "m", "input": "Hi", "tools": [F]}
         (item,) = httpx.post(f"{url}/v1/responses", json=body).json()["output"]
@@ -230,7 +230,7 @@ def is_short(call_id):
 
 
 @pytest.mark.parametrize("settings", [{}, {"short_call_ids": True}])
-def test_ids_of_other_servers_that_a_service_may_refuse_are_replaced_by_the_same_short_ones_every_time(settings):
+def test_foreign_call_ids_that_a_service_may_refuse_are_replaced_by_stable_short_ones(settings):
     pairs = [[function_call(foreign), result(foreign)] for foreign in FOREIGN_IDS]
     _, *sent_ids = summary(sent(settings, input=[USER, *(item for pair in pairs for item in pair)]))
     calls, outputs = [call_id for (call_id,) in sent_ids[::2]], sent_ids[1::2]
@@ -253,15 +253,13 @@ def test_an_upstream_with_short_call_ids_keeps_its_own_and_receives_others_as_sh
 
 
 @pytest.mark.parametrize(("short", "expected"), [(False, "call_1"), (True, "OQMW7ZZOJ")])
-def test_a_family_receives_the_ids_that_its_model_wrote_and_short_ones_of_other_models_if_its_template_needs_that(
-    short, expected
-):
+def test_a_family_receives_its_own_call_ids_and_short_foreign_ones_if_required(short, expected):
     items = [USER, function_call("call_g6fVbXS8K"), function_call("call_1"), result("call_g6fVbXS8K"), result("call_1")]
     body = sent({"family": "mistral", "short_call_ids": short}, input=items)
     assert summary(body)[1:] == [["g6fVbXS8K", expected], "g6fVbXS8K", expected]
 
 
-def test_an_id_that_is_too_long_is_replaced():
+def test_an_oversized_call_id_is_replaced():
     with gateway(stream(chunk(call(0, "{}", "f", "a" * 1_025)), chunk({}, "tool_calls"))) as (url, _):
         (item,) = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi", "tools": [F]}).json()["output"]
     assert re.fullmatch("call_[0-9a-f]{32}", item["call_id"])
@@ -370,12 +368,12 @@ def test_names_of_functions_are_distinct_and_fit_every_service(tools, names, set
     assert [each["function"]["name"] for each in upstream.bodies[1]["messages"][1]["tool_calls"]] == names
 
 
-def test_a_call_of_a_tool_that_is_declared_no_more_has_the_same_name():
+def test_a_call_of_a_tool_that_is_no_longer_declared_keeps_its_name():
     named = messages(function_call("f", "get", namespace="my.crm"), result("f"))[0]["tool_calls"][0]["function"]["name"]
     assert named == "my_crm__get_8494a372"
 
 
-def test_tools_become_functions_and_their_calls_come_back():
+def test_tools_become_functions_and_their_calls_are_translated_back():
     tools = [
         {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA, "strict": True},
         {"type": "custom", "name": "patch"},
@@ -427,7 +425,7 @@ def test_a_tool_choice_is_translated(choice, names, expected):
     assert body["tool_choice"] == expected
 
 
-def test_a_tool_that_no_function_can_stand_for_is_left_out_and_logged(caplog):
+def test_a_tool_without_an_equivalent_function_is_omitted_and_logged(caplog):
     body = sent(tools=[{"type": "file_search", "vector_store_ids": ["vs_1"]}])
     assert "tools" not in body
     assert "a tool of the type file_search is not offered to the model" in caplog.text
@@ -456,7 +454,7 @@ def test_a_conversation_is_compacted_with_the_clients_own_key():
     assert [received.headers.get("authorization") for received in upstream.requests if received.body] == ["Bearer mine"] * 3
 
 
-# What an upstream wants back comes back: with the ids of calls, and with encrypted reasoning, from clients of every API
+# Extra fields return to their upstream in the ids of calls and in encrypted reasoning, from clients of every API
 
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "c2ln/+bmF0dXJl" * 300}}}
@@ -470,7 +468,7 @@ WEATHER = {"name": "get_weather", "parameters": PARAMETERS}
 
 
 def signed(call_id="function-call-1", fields=SIGNED):
-    """The chunks of a turn with reasoning and a call that have to come back."""
+    """A turn whose reasoning and call have extra fields that must return to the upstream."""
     begin = call(0, '{"city":"Berlin"}', "get_weather", call_id)
     begin["tool_calls"][0] |= fields
     return stream(
@@ -551,7 +549,7 @@ CLIENTS = {
 
 @pytest.mark.parametrize("fields", [SIGNED, LITELLM, {**SIGNED, **LITELLM}])
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
-def test_an_upstream_gets_back_what_it_added(client, fields):
+def test_an_upstream_gets_its_extra_fields_back(client, fields):
     with gateway(signed(fields=fields), GOOD) as (url, upstream):
         client(url)
         answer, tool = assistant(upstream)
@@ -562,7 +560,7 @@ def test_an_upstream_gets_back_what_it_added(client, fields):
     assert tool == {"role": "tool", "tool_call_id": "function-call-1", "content": "Sun."}
 
 
-def test_a_client_of_chat_sees_what_was_added_and_may_drop_it():
+def test_a_chat_client_receives_the_extra_fields_and_may_drop_them():
     with gateway(signed(), GOOD) as (url, upstream):
         first, _ = chat(url, keeps=())
         answer, _ = assistant(upstream)
@@ -573,7 +571,7 @@ def test_a_client_of_chat_sees_what_was_added_and_may_drop_it():
     assert answer["tool_calls"][0]["extra_content"] == SIGNED["extra_content"]
 
 
-def test_what_a_client_of_chat_has_from_the_service_itself_is_sent():
+def test_extra_fields_of_calls_from_the_service_itself_are_sent():
     function = {"name": "get_weather", "arguments": "{}"}
     calls = [{"id": "a", "type": "function", "function": function, **SIGNED}]
     history = [
@@ -605,7 +603,7 @@ def test_the_extras_of_one_upstream_do_not_reach_another():
 
 
 @pytest.mark.parametrize("call_id", [None, ""])
-def test_a_call_without_an_id_has_extras_too(call_id):
+def test_a_call_without_an_id_keeps_its_extras(call_id):
     with gateway(signed(call_id), GOOD) as (url, upstream):
         responses(url, keeps=())
         answer, tool = assistant(upstream)
@@ -661,7 +659,7 @@ def test_ids_without_extras_stay_as_they_are(call_id):
     assert add_extras(call_id, {}) == call_id
 
 
-def test_extras_of_other_shapes_are_no_extras():
+def test_extras_of_other_shapes_are_ignored():
     assert add_extras("a", {"extra_content": {"x": [str(number) for number in range(100_000)]}}) == "a"
     for value in (1, ["", 1], [1, {}], {}):
         full = add_extras("a", {"extra_content": value})

@@ -75,7 +75,7 @@ def test_fields_can_be_renamed_and_dropped():
     assert (body["max_tokens"], "store" in body) == (20, False)
 
 
-def test_the_usage_and_the_text_are_the_upstreams():
+def test_text_and_usage_come_from_the_upstream():
     with gateway(YES, api="responses") as (url, _):
         response = post(url, stream=True)
     assert response["output"][0]["content"][0]["text"] == "Yes."
@@ -84,7 +84,7 @@ def test_the_usage_and_the_text_are_the_upstreams():
     assert usage["output_tokens_details"] == {"reasoning_tokens": 1}
 
 
-def test_an_answer_in_one_piece_is_read_too():
+def test_a_whole_answer_is_read():
     reply = Reply((json.dumps({"object": "response", **ended(message("Yes."))["response"]}).encode(),))
     with gateway(Reply(reply.body, 200, {"content-type": "application/json"}), api="responses") as (url, _):
         assert post(url, stream=True)["output"][0]["content"][0]["text"] == "Yes."
@@ -127,14 +127,14 @@ def test_items_are_sent_as_a_stateless_service_accepts_them():
     assert body["input"][9:] == items[8:]
 
 
-def test_an_output_that_answers_no_call_is_sent_as_it_is():
+def test_an_output_without_a_call_is_sent_unchanged():
     standalone = {"type": "function_call_output", "name": "notify", "namespace": "agents", "output": "done"}
     (body,) = sent(input=[USER, standalone], store=False)
     assert body["input"][1] == standalone
 
 
 @pytest.mark.parametrize("upstream_id", ["call_1", "123456789", "functions.f:0", "call__1", "a" * 64])
-def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
+def test_call_ids_return_to_the_upstream_unchanged(upstream_id):
     ids = [upstream_id, f"{upstream_id}x", *[f"{upstream_id}y"] * 2]
     custom = {"type": "custom_tool_call", "id": "ct_x", "name": "patch", "input": "x"}
     shell = {"type": "shell_call", "id": "sh_1", "status": "completed", "action": {"commands": ["ls"]}}
@@ -148,7 +148,7 @@ def test_the_ids_of_calls_go_back_as_they_came(upstream_id):
     assert [item.get("call_id") for item in upstream.bodies[-1]["input"]] == [None, *ids, *ids[:2]]
 
 
-def test_ids_of_other_servers_that_a_service_may_refuse_are_replaced():
+def test_foreign_call_ids_that_a_service_may_refuse_are_replaced():
     foreign = "x" * 65
     output = {"type": "function_call_output", "call_id": foreign, "output": "b"}
     (body,) = sent(input=[USER, {**call(), "call_id": foreign}, output])
@@ -156,7 +156,7 @@ def test_ids_of_other_servers_that_a_service_may_refuse_are_replaced():
     assert (called, len(called), called.isalnum()) == (answered, 9, True)
 
 
-def test_an_id_that_is_too_long_is_replaced():
+def test_an_oversized_call_id_is_replaced():
     with gateway(stream(ended({**call(), "call_id": "a" * 1_025})), api="responses") as (url, _):
         (item,) = post(url, stream=True)["output"]
     assert (item["call_id"][:5], len(item["call_id"])) == ("call_", 37)
@@ -171,7 +171,7 @@ def test_the_gateway_sends_the_whole_conversation():
     assert "previous_response_id" not in last
 
 
-def test_encrypted_content_goes_through_the_client_and_the_store_and_comes_back_without_the_gateways_id():
+def test_encrypted_content_returns_to_the_upstream_through_the_client_and_the_store():
     reasoning = {**REASONING, "encrypted_content": "gAAA", "summary": [{"type": "summary_text", "text": "Hm."}]}
     wanted = {"include": ["reasoning.encrypted_content"]}
     with gateway(stream(ended(reasoning, message("Yes."))), api="responses") as (url, upstream):
@@ -195,7 +195,7 @@ def test_a_hosted_call_that_failed_at_the_upstream_is_not_answered_by_the_gatewa
     assert len(upstream.bodies) == 1
 
 
-def test_a_call_of_a_hosted_tool_of_the_gateway_is_run_by_it():
+def test_the_gateway_runs_calls_of_its_own_hosted_tools():
     tools = ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})  # nothing answers there
     python = stream(ended(call("python", '{"code": "1"}')))
     with gateway(python, YES, api="responses", hosted=["code_interpreter"], tools=tools) as (url, upstream):
@@ -235,7 +235,7 @@ def test_the_turn_after_a_required_call_keeps_the_allowed_tools_without_requirin
         (Reply((event(b"[]"),)), "failed", "upstream_error"),
     ],
 )
-def test_every_end_of_a_stream_is_an_end_of_the_response(reply, status, code):
+def test_each_end_of_a_stream_sets_the_status_of_the_response(reply, status, code):
     with gateway(reply, api="responses") as (url, _):
         response = post(url, stream=True)
     assert (response["status"], (response["error"] or {}).get("code")) == (status, code)
@@ -250,7 +250,7 @@ RATES = {"type": "response.rate_limits.updated", "rate_limits": []}
 
 @pytest.mark.parametrize("tail", [(), (CUT,), (STALL,), (event(b"{"),), (event(RATES), CUT)])
 @pytest.mark.parametrize("last", [(event(ended()),), (event(ended(message("Yes."))),)])
-def test_what_comes_after_the_terminal_event_changes_nothing(last, tail):
+def test_data_after_the_terminal_event_is_ignored(last, tail):
     with gateway(Reply((*map(event, WHOLE), *last, *tail)), api="responses", between_timeout=10 * PATIENCE) as (url, _):
         response = post(url, stream=True)
     assert (response["status"], response["error"], response["usage"]["total_tokens"]) == ("completed", None, 9)
@@ -277,7 +277,7 @@ def test_a_stream_that_ends_without_a_terminal_event_is_complete_if_its_items_ar
 
 
 @pytest.mark.parametrize("last", [(), (ended(),)])
-def test_every_item_that_was_done_is_in_the_response_whatever_the_last_event_repeats(last):
+def test_completed_items_are_in_the_response_even_if_the_last_event_lacks_them(last):
     thought = {**REASONING, "content": [{"type": "reasoning_text", "text": "Hm."}]}
     items = [thought, message("Yes.", status="completed"), {**call(arguments='{"a":1}'), "status": "completed"}]
     events = [{"type": "response.output_item.done", "output_index": index, "item": item} for index, item in enumerate(items)]

@@ -1,4 +1,4 @@
-"""What a gateway sends for any conversation is accepted by the strictest services."""
+"""The strictest services accept the requests of a gateway for any conversation."""
 
 import json
 
@@ -60,5 +60,5 @@ TOOL = {"type": "function", "function": {"name": "f"}}
         ([{"role": "assistant", "tool_calls": [{**CALL, "id": "call_1"}]}], [], ["the id 'call_1'"]),
     ],
 )
-def test_the_strict_upstream_finds_what_is_refused(messages, tools, found):
+def test_the_strict_upstream_reports_the_faults_of_a_request(messages, tools, found):
     assert faults({"messages": messages, "tools": tools}) == found

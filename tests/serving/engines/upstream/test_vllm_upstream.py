@@ -111,7 +111,7 @@ def test_the_prompt_of_gpt_oss_equals_that_of_its_template():
     ]
 
 
-def test_a_prompt_without_tools_or_instructions_has_no_message_of_the_developer():
+def test_a_prompt_without_tools_or_instructions_has_no_developer_message():
     assert prompt().split("<|start|>")[2:] == ["user<|message|>Hi<|end|>", "assistant"]
     assert "namespace" not in prompt(tools=[FUNCTION], tool_choice="none")
     assert "## browser" in prompt(tools=[{"type": "web_search"}], settings={"hosted": ["web_search"]})
@@ -165,7 +165,7 @@ def test_log_probabilities_name_their_tokens():
         assert post(url, stream=True, **wanted)["error"]["code"] == "upstream_error"
 
 
-def test_a_later_turn_goes_on_from_the_tokens_of_the_last_one():
+def test_a_later_turn_continues_the_tokens_of_the_previous_one():
     tools = ToolServers({"code_interpreter": "http://127.0.0.1:9/sse"})  # nothing answers there
     run = "<|channel|>analysis to=python code<|message|>1  + 1<|call|>"
     with gateway(written(run), written(ANSWER), api="vllm", hosted=["code_interpreter"], tools=tools) as (url, upstream):
@@ -192,7 +192,7 @@ def test_a_later_turn_goes_on_from_the_tokens_of_the_last_one():
         (Reply((event(b"{"),)), "failed", "upstream_error"),
     ],
 )
-def test_every_end_of_a_stream_is_an_end_of_the_response(reply, status, code):
+def test_each_end_of_a_stream_sets_the_status_of_the_response(reply, status, code):
     with gateway(reply, api="vllm") as (url, _):
         response = post(url, stream=True)
     assert (response["status"], (response["error"] or {}).get("code")) == (status, code)
@@ -217,7 +217,7 @@ SPACE_NAMES = ["a__b__c_0079d871", "a__b__c_f40290d4"]
 SPACED = [("a__b", "c"), ("a", "b__c")]
 
 
-def test_functions_of_gpt_oss_have_distinct_names_there_and_back():
+def test_gpt_oss_functions_have_distinct_names_in_both_directions():
     called = written(f"<|channel|>commentary to=functions.{SPACE_NAMES[1]} <|constrain|>json<|message|>{{}}<|call|>")
     with gateway(called, written(ANSWER), api="vllm") as (url, upstream):
         output = post(url, tools=SPACES)["output"]
@@ -313,14 +313,14 @@ def test_the_prompt_of_a_family_is_rendered_by_vllm():
         ([1, 8], [("<tool_call>", [20, 21]), ("x", [22])], ["message"]),
     ],
 )
-def test_markers_count_only_as_tokens_of_their_own_and_the_prompt_says_where_a_turn_starts(prompt, written, types):
+def test_markers_are_read_only_as_single_tokens_and_the_prompt_sets_the_start_of_a_turn(prompt, written, types):
     reply = stream(*(chunk(text, ids) for text, ids in written), chunk(reason="stop"))
     with family_gateway(reply, prompt=prompt) as (url, _):
         response = post(url, tools=[FUNCTION], stream=True)
     assert [item["type"] for item in response["output"]] == types
 
 
-def test_functions_of_a_family_have_distinct_names_there_and_back():
+def test_functions_of_a_family_have_distinct_names_in_both_directions():
     calls = "\n".join(CALL.replace('"f"', f'"{name}"') for name in SPACE_NAMES)
     replies = stream(chunk(calls, [5, 20, 6] * 2, "stop")), stream(chunk("Yes.", [20], "stop"))
     with family_gateway(*replies) as (url, upstream):
@@ -359,7 +359,7 @@ def test_images_are_refused_because_they_have_no_tokens():
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported_value")
 
 
-def test_a_server_that_does_not_tokenize_is_a_502():
+def test_an_invalid_answer_to_a_tokenize_request_gives_502():
     with gateway(failure(200, {"tokens": "x"}), api="vllm", family="hermes") as (url, _):
         answer = httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "Hi"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")

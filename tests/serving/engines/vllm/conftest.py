@@ -1,4 +1,4 @@
-"""A vLLM that is imitated, for the time of a test."""
+"""A fake vLLM, installed for one test."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""vLLM as an engine: the request of each turn, the items from its outputs, and the end of a response in every case."""
+"""vLLM as an engine: the request of each turn, the items from its outputs, and every end of a response."""
 
 import asyncio
 import json
@@ -157,7 +157,7 @@ def test_a_model_without_parsers_writes_text():
     assert response["output"][0]["content"][0]["text"] == "Hello there."
 
 
-def test_without_parallel_calls_only_the_first_is_left():
+def test_only_the_first_call_remains_without_parallel_tool_calls():
     calls = [SimpleNamespace(index=at, id=f"c{at}", function=SimpleNamespace(name="f", arguments="{}")) for at in range(2)]
     parser = fake.Parser(delta(content="Hm."), delta(tool_calls=calls))
     serving = Serving.parsed(fake.SimpleContext, steps_of("a", "b"), parser=parser)
@@ -170,14 +170,14 @@ def test_transfer_parameters_are_in_the_final_response():
     assert response_of(Serving(fake.HarmonyContext, steps))["kv_transfer_params"] == {"remote": 1}
 
 
-def test_malformed_harmony_is_one_of_the_models_own_messages():
+def test_malformed_harmony_is_one_output_message_of_the_assistant():
     response = response_of(
         Serving(fake.HarmonyContext, outputs("<|channel|><|channel|>Hi<|call|>")), enable_response_messages=True
     )
     assert [message["role"] for message in response["output_messages"]] == ["assistant"]
 
 
-def test_timings_are_vllms_and_are_left_out_if_they_fail(monkeypatch, vllm):
+def test_timings_come_from_vllm_and_are_omitted_if_they_fail(monkeypatch, vllm):
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_per_request_metrics = True
     assert response_of(serving)["metrics"] == {
@@ -239,7 +239,7 @@ def test_parameters_that_vllm_knows_are_passed_unchanged():
 
 
 @pytest.mark.parametrize("harmony", [True, False])
-def test_tools_and_calls_are_functions(harmony):
+def test_tools_and_calls_become_functions(harmony):
     urls = {"browser": "http://127.0.0.1/sse"} if harmony else None
     serving = (Serving if harmony else Serving.parsed)(fake.HarmonyContext, outputs(ANSWER), urls=urls)
     call = {"type": "custom_tool_call", "call_id": "call_1", "name": "write", "input": "a"}
@@ -293,7 +293,7 @@ def test_a_tool_that_cannot_be_offered_is_left_out_with_a_warning(caplog):
     assert "a tool of the type image_generation is not offered to the model: no function can stand for it" in caplog.messages
 
 
-def test_unknown_settings_become_the_nearest_known_ones():
+def test_settings_that_vllm_does_not_know_are_dropped_or_approximated():
     odd = {"include": ["reasoning.encrypted_content"], "service_tier": "ultrafast", "reasoning": {"effort": "xhigh"}}
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     response_of(serving, **odd)
@@ -380,7 +380,7 @@ def test_a_requests_own_cache_salt_takes_precedence():
     assert serving.turns[0].input["cache_salt"] == "own"
 
 
-def test_the_servers_of_vllms_flag_are_hosted_tools_and_requests_may_name_the_hosts_that_are_allowed(monkeypatch, caplog):
+def test_servers_of_vllms_flag_become_hosted_tools_and_the_environment_names_allowed_hosts(monkeypatch, caplog):
     monkeypatch.setenv("INTERLOCK_ALLOW_MCP_HOST", "localhost, mcp.example.com")
     urls = {"python": "http://a/sse", "browser": "http://b/sse", "container": "http://c/sse", "other": "http://d/sse"}
     tools = plugin._tools(read_settings(), Serving(urls=urls))
@@ -427,13 +427,13 @@ def test_tools_of_vllms_flag_stay_beside_the_interpreter(monkeypatch):
     ("kind", "name"),
     [("mcp_approval_response", "approval_request_id"), ("mcp_call", "approval_request_id"), ("mcp_call", "call_id")],
 )
-def test_a_link_between_items_that_is_no_text_is_refused(kind, name, value):
+def test_a_link_between_items_that_is_not_a_string_is_refused(kind, name, value):
     item = {"type": kind, "id": "x_1", "server_label": "s", "name": "n", "arguments": "{}", "approve": True, name: value}
     (answer,) = ask(Serving(), {"input": [HI, item]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, f"input[1].{name}")
 
 
-def test_a_repeated_turn_is_not_rendered_again_whatever_sequence_has_its_items():
+def test_a_repeated_turn_is_rendered_once_for_a_list_and_a_tuple_of_its_items():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     engine = VllmEngine(serving)
     request = engine.read({**BODY, "truncation": "auto"})
@@ -447,7 +447,7 @@ def test_a_repeated_turn_is_not_rendered_again_whatever_sequence_has_its_items()
     assert len(serving.requests) == 1
 
 
-def test_a_grammar_of_vllm_needs_no_beginning_of_a_call():
+def test_a_request_with_a_structural_tag_gets_no_beginning_of_a_call():
     call = "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{}<|call|>"
     serving = Serving(fake.HarmonyContext, outputs(call))
     response_of(serving, tools=[WEATHER], tool_choice="required", structured_outputs={"structural_tag": "{}"})

@@ -202,16 +202,16 @@ def test_vllms_parser_keeps_the_text_of_a_required_call_in_json(choice, writes_j
         (["<think>", "<|im_end|>"], False, reasoning("a")),
     ],
 )
-def test_a_round_starts_where_its_prompt_ends(prompt, ended, expected):
+def test_a_turn_starts_in_the_state_where_its_prompt_ends(prompt, ended, expected):
     parser = vllm_parser(is_reasoning_end=lambda _: ended)
     assert read(output([97], prompt=MARKED.encode("Hi.", prompt)), parser=parser) == [expected]
 
 
-def test_without_reasoning_a_round_starts_with_a_message():
+def test_a_turn_without_reasoning_starts_with_a_message():
     assert read(output([97]), read=family("hermes")) == [answer("a")]
 
 
-def test_without_a_parser_that_reads_prompts_a_turn_starts_as_the_family_says():
+def test_a_turn_starts_as_its_family_says_if_no_parser_reads_the_prompt():
     assert read(output([97]), parser=vllm_parser()) == [reasoning("a")]
 
 
@@ -237,7 +237,7 @@ def test_a_stop_sequence_truncates_lagging_text_inside_a_token():
     assert read(output(ids, ""), output([], "a</think>b"), cut, lags=True) == [reasoning("a"), answer("bc")]
 
 
-def test_the_text_of_the_token_that_ends_a_round_is_dropped():
+def test_the_text_of_the_token_that_ends_a_turn_is_dropped():
     ids = MARKED.encode(["</think>"], "a", ["<|im_end|>"], "b", ["<|im_end|>"])
     assert read(output(ids)) == [answer("ab")]
     assert read(*(output([token]) for token in ids)) == [answer("ab")]
@@ -297,7 +297,7 @@ def test_a_stop_sequence_inside_a_call_ends_the_turn():
     assert deltas[-1].reason == "cut"
 
 
-# Long texts of gpt-oss' prompts: they are encoded slice by slice, and the prompt has the tokens that it would have anyway
+# Long texts of gpt-oss' prompts: they are encoded slice by slice, and the prompt has the same tokens as without
 
 
 WORDS = ["the", "train,", "runs", "42 km\n", "—", "über", "  x", "'s", "日本", "😀", "<|end|>", "e.g."]
@@ -355,7 +355,7 @@ def test_the_prompt_has_the_tokens_of_its_texts(text):
 
 
 @pytest.mark.parametrize("text", ["a b" + "c" * 2_000 + " d", "c" * 3_000 + ". ", f"{'c' * 3_000} d {'c' * 3_000}"])
-def test_the_prompt_has_words_that_are_longer_than_a_slice(text):
+def test_words_longer_than_a_slice_are_kept(text):
     texts = LongTexts(1_000_000)
     hidden = texts.hide(body_of(text))
     assert ENCODING.decode(asyncio.run(texts.reveal(render(hidden)))) == ENCODING.decode(render(body_of(text)))
@@ -369,7 +369,7 @@ def test_only_slices_are_encoded(encoded):
     assert (text.count(RUN), max(len(item) for item in map(str, hidden["input"])) < ENCODED_AT_ONCE) == (5, True)
 
 
-def test_many_texts_are_as_short_as_one(encoded):
+def test_each_of_many_hidden_texts_is_short(encoded):
     body = {"input": [{"role": "user", "content": "a" * 1_000}] * 50}
     texts = LongTexts(1_000_000)
     hidden = texts.hide(body)
@@ -402,7 +402,7 @@ def render_tools(tools):
 @pytest.mark.parametrize(
     "word", ["a" * 900, "a" * 2_000, '"' * 1_500, "\\n" * 800, " " * 1_500 + "a", "\n" * 1_500 + "a", "ab c"]
 )
-def test_no_string_of_a_tool_has_a_word_longer_than_a_slice(word):
+def test_hidden_strings_of_a_tool_have_no_word_much_longer_than_a_slice(word):
     tools, texts = [tool_of(word)], LongTexts(1_000_000)
     hidden = texts.hide({"tools": tools})["tools"]
     runs = re.findall(r"[^\W\d]+|\d+|\s+|[^\w\s]+", ENCODING.decode(render_tools(hidden)))
@@ -411,7 +411,7 @@ def test_no_string_of_a_tool_has_a_word_longer_than_a_slice(word):
     assert texts.reveal_json(hidden) == tools
 
 
-def test_a_grammar_has_the_names_of_its_tools():
+def test_hidden_names_of_tools_are_restored_in_a_grammar():
     word = "a" * 900
     texts = LongTexts(1_000_000)
     hidden = texts.hide({"tools": [tool_of(word)]})["tools"]
@@ -419,7 +419,7 @@ def test_a_grammar_has_the_names_of_its_tools():
         assert json.loads(texts.reveal_grammar(grammar)) == [tool_of(word)]
 
 
-def test_long_names_of_calls_are_short_for_vllm():
+def test_long_names_of_calls_are_shortened_for_vllm():
     texts, call = LongTexts(1_000_000), {"type": "function_call", "call_id": "c", "name": "a" * 4_000, "arguments": "{}"}
     (hidden,) = texts.hide({"input": [call]})["input"]
     assert (len(hidden["name"]), texts.reveal_json(hidden)) == (4, call)
@@ -434,7 +434,7 @@ def test_tools_that_are_too_large_are_refused():
     assert LongTexts(1_000_000).hide({"tools": described}) != {"tools": described}
 
 
-def test_only_texts_in_the_prompt_count():
+def test_only_texts_in_the_prompt_count_towards_its_limit():
     reasoning = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": PROSE}]}  # older reasoning is not rendered
     texts = LongTexts(2_000)
     hidden = texts.hide({"input": [reasoning, {"role": "user", "content": PROSE[:4_000]}]})
@@ -525,7 +525,7 @@ def test_text_that_its_tokens_do_not_spell_stays_with_them():
 
 
 @given(st.lists(st.integers(0, END - 1)), st.data())
-def test_no_text_and_no_token_is_lost_and_the_pairs_are_those_of_single_tokens(tokens, data):
+def test_pairing_loses_nothing_and_gives_each_token_its_own_text(tokens, data):
     whole = "".join(TEXTS[token] for token in tokens)
     cut = data.draw(st.integers(0, len(whole)))
     outputs, read, length = [], 0, 0

@@ -1,4 +1,4 @@
-"""The plugin's routes stand in front of vLLM's, and answer as vLLM's would where they have nothing of their own to say."""
+"""The plugin's routes come before vLLM's, and leave to vLLM what they do not handle themselves."""
 
 import asyncio
 import functools
@@ -54,7 +54,7 @@ def test_answers_have_the_version_of_the_plugin(body):
         (fake.SimpleContext, True, ModelFacts(window=4096, modalities=["text", "image"])),
     ],
 )
-def test_the_list_of_models_is_vllms_with_the_catalogue_of_codex(context_type, multimodal, facts):
+def test_vllms_list_of_models_includes_the_codex_catalogue(context_type, multimodal, facts):
     serving = Serving(context_type, outputs(ANSWER))
     serving.use_harmony = context_type is fake.HarmonyContext
     serving.model_config.is_multimodal_model = multimodal
@@ -80,7 +80,7 @@ def test_messages_and_chat_completions_are_served_if_the_environment_names_them(
 
 
 @pytest.mark.parametrize(("stop", "reason"), [("END", "stop_sequence"), (200012, "end_turn")])
-def test_a_stop_string_that_vllm_names_is_the_reason_of_a_message(monkeypatch, stop, reason):
+def test_a_stop_string_named_by_vllm_is_the_stop_reason_of_a_message(monkeypatch, stop, reason):
     monkeypatch.setenv("INTERLOCK_DIALECTS", "messages")
     steps = outputs(ANSWER)
     steps[-1].outputs[0].stop_reason = stop
@@ -101,14 +101,14 @@ def test_a_body_of_600_levels_is_refused(stream):
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
 
 
-def test_other_models_are_asked_for_pieces_even_if_the_client_wants_one():
+def test_other_models_are_asked_for_a_stream_even_for_a_whole_answer():
     output = fake.Output([fake.Completion("Hello.", (1,), finish_reason="stop")], finished=True)
     serving = Serving.parsed(fake.SimpleContext, [output])
     assert ask(serving).json()["output"][0]["content"][0]["text"] == "Hello."
     assert serving.requests[-1].stream is True
 
 
-def test_what_vllm_refuses_is_refused_in_its_words():
+def test_a_refusal_by_vllm_is_passed_on_unchanged():
     answer = ask(Serving(), input="refuse")
     assert (answer.status_code, answer.json()) == (400, {"error": {"message": "It is refused.", "code": 400}})
     assert ask(Serving(), max_output_tokens="many").status_code == 422
@@ -165,12 +165,12 @@ def test_an_id_that_is_too_long_for_the_index_of_a_store_is_refused():
     assert (answer.status_code, error["param"], error["code"]) == (400, "request_id", "string_above_max_length")
 
 
-def test_without_a_model_that_generates_vllm_answers():
+def test_vllm_answers_itself_if_its_model_does_not_generate():
     assert ask(None).json() == {"from": "vllm"}
     assert ask(None, "/v1/responses/resp_1", "GET").status_code == 404
 
 
-def test_what_clients_send_to_a_socket_of_vllms_server_is_bounded(monkeypatch):
+def test_websockets_of_vllms_server_use_the_bounded_protocol(monkeypatch):
     monkeypatch.setitem(WS_PROTOCOLS, "auto", WS_PROTOCOLS["auto"])
 
     async def serving():
@@ -205,7 +205,7 @@ def test_a_shutdown_of_the_engine_first_ends_the_responses():
         reached = asyncio.Event()
 
         class Waiting(asyncio.Event):
-            """An event that says that somebody waits for it."""
+            """An event that reports that a task waits for it."""
 
             def wait(self):
                 reached.set()
@@ -227,7 +227,7 @@ def test_a_shutdown_of_the_engine_first_ends_the_responses():
     assert engine.shutdown(timeout=4) == 4  # the loop is closed by now
 
 
-def test_what_runs_after_an_answer_runs_however_it_ends(vllm):
+def test_the_background_task_of_an_answer_is_run(vllm):
     async def asking():
         done = []
 
@@ -268,7 +268,7 @@ def test_a_template_that_cannot_be_compiled_leaves_the_model_to_vllms_parser_wit
         ("dev", "it supports vLLM 0.30 to 0.33"),
     ],
 )
-def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_nothing(monkeypatch, caplog, version, obstacle):
+def test_an_unsupported_vllm_is_left_alone_with_one_log_line(monkeypatch, caplog, version, obstacle):
     fake.install(monkeypatch, version)
     serving = Serving()
     assert ask(serving).json() == {"from": "vllm"}
@@ -277,7 +277,7 @@ def test_on_a_vllm_that_it_does_not_know_it_says_so_in_one_line_and_changes_noth
     ]
 
 
-def test_on_a_build_that_lacks_a_seam_it_says_which(monkeypatch, caplog):
+def test_the_log_names_the_members_that_a_build_of_vllm_lacks(monkeypatch, caplog):
     modules = fake.install(monkeypatch)
     modules["vllm.parser.abstract_parser"].Parser = None
     monkeypatch.setattr(Serving, "_extract_prompt_len", None)
@@ -312,7 +312,7 @@ def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("broken", ["mount", "build"])
-def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplog, broken):
+def test_an_unexpected_error_of_the_plugin_leaves_the_route_to_vllm(monkeypatch, caplog, broken):
     def refuse(*_, **__):
         raise RuntimeError("it is built otherwise")
 
@@ -323,7 +323,7 @@ def test_a_build_that_nobody_foresaw_is_left_alone_and_starts(monkeypatch, caplo
 
 
 @pytest.mark.parametrize(("value", "timeout"), [(None, 120.0), ("7.5", 7.5)])
-def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, value, timeout):
+def test_the_tool_timeout_can_be_set(monkeypatch, value, timeout):
     if value is not None:
         monkeypatch.setenv("INTERLOCK_TOOL_TIMEOUT", value)
 
@@ -348,7 +348,7 @@ def test_the_time_that_a_tool_may_take_can_be_set(monkeypatch, value, timeout):
         ),
     ],
 )
-def test_a_wrong_setting_leaves_the_route_to_vllm_and_is_named(monkeypatch, caplog, name, value, message):
+def test_an_invalid_setting_is_named_and_leaves_the_route_to_vllm(monkeypatch, caplog, name, value, message):
     monkeypatch.setenv(name, value)
     assert ask(Serving()).json() == {"from": "vllm"}
     (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
@@ -374,7 +374,7 @@ def test_vllms_parsers_can_be_required(monkeypatch, caplog, parsers, readers):
 
 
 @pytest.mark.parametrize(("processes", "store", "warnings"), [(2, True, 1), (2, False, 0), (1, True, 0), (None, True, 0)])
-def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, processes, store, warnings):
+def test_several_api_processes_with_vllms_store_cause_a_warning(caplog, processes, store, warnings):
     serving = Serving()
     serving.enable_store = store
     plugin, app = InterlockPlugin(), fake.application()
@@ -389,7 +389,7 @@ def test_an_operator_is_told_that_stored_responses_live_in_one_process(caplog, p
 
 
 @pytest.mark.parametrize(("view", "key", "status"), [("1", "", 200), ("1", "secret", 401), ("", "", 404)])
-def test_the_viewer_is_there_if_it_is_wanted_and_behind_vllms_key(monkeypatch, view, key, status):
+def test_the_viewer_is_optional_and_requires_vllms_key(monkeypatch, view, key, status):
     monkeypatch.setenv("INTERLOCK_VIEW", view)
     monkeypatch.setenv("VLLM_API_KEY", key)
 

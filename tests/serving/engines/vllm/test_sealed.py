@@ -1,4 +1,4 @@
-"""Inside vLLM too, a client is given what only a server can read, and vLLM is given what it was."""
+"""The plugin in vLLM seals reasoning for the client, and opens it again for vLLM."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ REASONING = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning
 
 
 def ask(serving, *requests, headers=({},), args=None):
-    """Ask a server several times; each request is made of the answer before."""
+    """Send requests to a server, one after another; each may be a function of the previous answer."""
 
     async def asking():
         plugin, app = InterlockPlugin(), fake.application()
@@ -43,7 +43,7 @@ def carried(answer, **fields):
 
 @pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize("harmony", [True, False])
-def test_reasoning_goes_round_without_loss(harmony) -> None:
+def test_sealed_reasoning_returns_to_vllm_unchanged(harmony) -> None:
     serving = Serving(fake.HarmonyContext, outputs(TURN))
     requests = []
 
@@ -58,7 +58,7 @@ def test_reasoning_goes_round_without_loss(harmony) -> None:
 
 
 @pytest.mark.usefixtures("vllm")
-def test_the_reasoning_of_one_key_is_none_of_anothers() -> None:
+def test_reasoning_sealed_for_another_api_key_is_removed() -> None:
     args = SimpleNamespace(api_key=["one", "two"])
     headers = [{"authorization": "Bearer one"}, {"authorization": "Bearer two"}]
     serving = Serving(fake.HarmonyContext, outputs(TURN))
@@ -78,7 +78,7 @@ def start(monkeypatch, caplog, keys):
     return hasattr(app.state, "interlock"), caplog.messages
 
 
-def test_a_server_with_wrong_keys_is_left_to_vllm_and_says_why(monkeypatch, caplog) -> None:
+def test_invalid_sealing_keys_leave_the_route_to_vllm_with_a_warning(monkeypatch, caplog) -> None:
     hooked, messages = start(monkeypatch, caplog, "secret!")
     assert (hooked, len(messages)) == (False, 1)
     assert messages[0].endswith("own /v1/responses in place: INTERLOCK_KEYS: key 1 is not base64.")
@@ -98,7 +98,7 @@ def test_a_server_that_requires_the_plugin_does_not_start_without_it(monkeypatch
     assert refused.value.code == f"{message}the model does not generate responses"
 
 
-def test_a_server_without_keys_says_what_its_own_key_means(monkeypatch, caplog, tmp_path) -> None:
+def test_a_server_without_sealing_keys_warns_only_with_a_persistent_store(monkeypatch, caplog, tmp_path) -> None:
     assert start(monkeypatch, caplog, None) == (True, [])
     monkeypatch.setenv("INTERLOCK_STORE", f"sqlite:{tmp_path / 'store.db'}")
     hooked, messages = start(monkeypatch, caplog, None)
