@@ -194,7 +194,7 @@ class Acceptor:
         openai_body, self.transition, self._locate = body, None, None
         findings: list[Finding] = []
         if self._dialect == OPEN_RESPONSES.name:
-            findings += [Finding("R14", foreign)] if (foreign := _foreign(body)) else []
+            findings += [Finding("R14", foreign)] if (foreign := _departure_from_dialect(body)) else []
             openai_body = from_open_responses(body)
         elif body.get("type") == _ERROR and isinstance(body.get(OPEN_RESPONSES.error_field), Mapping):
             findings.append(Finding("R14", "the fields of the error are nested", "nested-error"))
@@ -378,7 +378,7 @@ def _fast_path_for(item: TrackedItem, event: type[StreamEvent], body: Mapping[st
     return _FastPath(blank, {**body, **blank}, text, indices, transition) if len(blank) > 1 else None
 
 
-def _foreign(body: Mapping[str, object]) -> str:
+def _departure_from_dialect(body: Mapping[str, object]) -> str:
     """Describe how an event departs from the dialect of Open Responses; empty if it does not."""
     name = as_text(body.get("type"))
     if name in OPEN_RESPONSES.event_names:

@@ -110,12 +110,12 @@ def _check_usage(chunks: Sequence[Mapping[str, object]], *, requested: bool, fai
     if len(counted) > 1:
         yield Finding("C5", "another chunk has the usage, too", "usage-again", counted[1])
     elif counted and any(
-        _says_something(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))
+        _adds_content_or_reason(choice) for chunk in chunks[counted[0] + 1 :] for choice in elements(chunk.get("choices"))
     ):
         yield Finding("C5", "the usage comes before the end", event=counted[0])
 
 
-def _says_something(choice: object) -> bool:
+def _adds_content_or_reason(choice: object) -> bool:
     """Return whether a choice adds anything to its message, or ends it."""
     return bool(_added_content(choice)) or bool(members(choice).get("finish_reason"))
 

@@ -40,24 +40,24 @@ ContentJudge: TypeAlias = Callable[[TrackedItem, type[StreamEvent], Body], Itera
 
 # The fields of events (R14).
 
-_OF_ANOTHER_LEVEL: Final = frozenset(
+_FIELDS_OF_OTHER_LEVELS: Final = frozenset(
     {
         *("sequence_number", "output_index", "item_id", "content_index", "summary_index", "delta"),
         *("logprobs", "response", "item", "part"),
     }
 )
 """Fields of events and of what they contain; on any other object they are errors, not vendor fields."""
-_NEWER: Final = frozenset(
+_NEWER_FIELDS: Final = frozenset(
     {
         *(("Response", name) for name in ("parallel_tool_calls", "tool_choice", "tools")),
         *(("ResponseUsage", name) for name in ("input_tokens_details", "output_tokens_details")),
     }
 )
 """Fields that older services omit and no client requires."""
-_PARTS: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
-_KNOWN: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
+_PART_TYPES: Final = frozenset(map(name_of, (*get_args(OutputPart), SummaryText)))
+_KNOWN_TYPES: Final = frozenset({*ITEMS, *map(name_of, get_args(ContentPart))})
 """The types of items and parts in the API; in the wrong place they are errors, not unknown items."""
-_FREE: Final = frozenset({"attributes", "env"})
+_FREE_FORM_OBJECTS: Final = frozenset({"attributes", "env"})
 """The objects with arbitrary field names."""
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
@@ -75,7 +75,7 @@ def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[
 def is_unknown_part(body: Mapping[str, object]) -> bool:
     """Return whether an event has a part of an unknown type."""
     kind = as_text(members(body.get("part")).get("type"))
-    return bool(kind) and kind not in _PARTS
+    return bool(kind) and kind not in _PART_TYPES
 
 
 def _finding(mismatch: Mismatch) -> Finding:
@@ -84,7 +84,7 @@ def _finding(mismatch: Mismatch) -> Finding:
     field, value = param_of(mismatch.path[last:]), mismatch.value
     name = mismatch.type if mismatch.type.islower() or not above else above[-1]
     deviation = _deviation(mismatch, field)
-    field = quote(field) if above and above[-1] in _FREE else field
+    field = quote(field) if above and above[-1] in _FREE_FORM_OBJECTS else field
     if field == "type" and mismatch.kind != "unknown":
         message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quote(value)}"
     elif mismatch.kind == "unknown":
@@ -101,15 +101,15 @@ def _finding(mismatch: Mismatch) -> Finding:
 def _deviation(mismatch: Mismatch, field: str) -> str:
     """Return the deviation of a mismatch; empty for an error."""
     match mismatch.kind:
-        case "unknown" if field not in _OF_ANOTHER_LEVEL:
+        case "unknown" if field not in _FIELDS_OF_OTHER_LEVELS:
             return "vendor-field"
         case "null":
             return "null"
         case "type" if mismatch.path == ("logprobs",) and mismatch.value is None:
             return "null"
-        case "tag" if mismatch.value not in _KNOWN:
+        case "tag" if mismatch.value not in _KNOWN_TYPES:
             return "unknown-item"
-        case "missing" if (mismatch.type, field) in _NEWER:
+        case "missing" if (mismatch.type, field) in _NEWER_FIELDS:
             return "field-of-newer"
         case _:
             return ""
@@ -120,8 +120,8 @@ def _deviation(mismatch: Mismatch, field: str) -> str:
 _COMMANDS: Final = ("action", "commands")
 _COMMAND: Final = "command"
 """The type of the `TrackedPart` that stands for a shell command."""
-_STABLE: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
-_RESULTS: Final = ("output", "outputs", "results", "result", "error", "tools")
+_STABLE_FIELDS: Final = ("id", "type", "call_id", "name", "namespace", "server_label", "container_id", "role")
+_RESULT_FIELDS: Final = ("output", "outputs", "results", "result", "error", "tools")
 _TEXT_KINDS: Final = frozenset(text.kind for text in TEXTS.values() if text.part)
 """The kinds of items that must not be blank; reasoning may have no parts."""
 _STATUSES: Final[Mapping[type[StreamEvent], set[str]]] = {
@@ -141,7 +141,7 @@ _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check that an item begins in progress, without text, parts or a result."""
     item = members(body.get("item"))
-    opening = state.opening = ItemOpening({name: item.get(name) for name in _STABLE})
+    opening = state.opening = ItemOpening({name: item.get(name) for name in _STABLE_FIELDS})
     opening.repeats += item.get("approval_request_id") is not None
     if state.automaton is None or state.automaton.whole:
         return
@@ -158,7 +158,7 @@ def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> It
         state.text.add(as_text(initial_text))
         message = f"the item had {'.'.join(state.own_text)} before its first delta"
         opening.findings.append(Finding("R9", message, "begins-whole"))
-    for name in _RESULTS:
+    for name in _RESULT_FIELDS:
         if item.get(name):
             opening.findings.append(Finding("R11", f"the item had {name} before its tool ran", "result-at-added"))
 
@@ -501,7 +501,7 @@ def judge_opening(event: type[StreamEvent], response: Body) -> Iterator[Finding]
 def judge_end(
     event: type[StreamEvent], response: Body, items: Sequence[TrackedItem], *, from_start: bool, has_error: bool
 ) -> Iterator[Finding]:
-    """Check the response of a terminal event, and whether it has the items, which are in the order in which they were added.
+    """Check the response of a terminal event, and whether it has the items, in the order of their `added` events.
 
     `from_start` is whether the stream has its first event, so that `items` is complete.
     """

@@ -1,4 +1,4 @@
-"""Finds out which API a stream is of, and judges it: the module of this package with the name of an API has its judge.
+"""Detects the API of a stream, and judges it; the module of this package with the name of an API has its judge.
 
 docs/guides/dialects.md explains the rules of the other APIs than Responses.
 """
@@ -17,7 +17,7 @@ from interlock.events.sse import SseMessage
 from interlock.judges.judging import Body, DialectJudge, Judge, JudgedMessage, StreamDecoder, Verdict, read_body
 
 UNDECIDED: Final = 2**16
-"""The most bytes that are read before a stream counts as one of the Responses API."""
+"""The number of bytes after which an undetected stream is judged as one of the Responses API."""
 
 DIALECT_JUDGES: Final[Mapping[str, type[DialectJudge]]] = {
     name: import_module(f"interlock.judges.{name}").JUDGE for name in DIALECT_APIS
@@ -31,7 +31,7 @@ DIALECT_RULES: Final[Mapping[str, Rule]] = {
 
 
 def find_api(body: Body) -> ApiName | None:
-    """Return the API of an event or a whole answer by its shape; None if it has no shape of any."""
+    """Return the API of an event or a whole answer by its shape; None if it fits none."""
     for judge in DIALECT_JUDGES.values():
         if judge.recognizes(body):
             return judge.api
@@ -43,7 +43,7 @@ def _api_of(message: SseMessage) -> ApiName | None:
     body = read_body(message)
     if body is not None:
         return find_api(body)
-    if message.event == "message":  # the name of an event without a name
+    if message.event == "message":  # the default of an event without a name
         return None
     api = find_api({"type": message.event})
     return None if api == "responses" and not message.event.startswith("response.") else api
@@ -54,7 +54,7 @@ def _first(apis: Iterable[ApiName | None]) -> ApiName | None:
 
 
 class AnyJudge:
-    """Validates the bytes of a stream of any of the APIs, which its first event shows unless `api` names it.
+    """Validates the bytes of a stream of any API, which the first event shows unless `api` names it.
 
     `dialect`, `permissive` and `first` are for the Responses API; see `Judge`.
     """
@@ -78,7 +78,7 @@ class AnyJudge:
 
     @property
     def api(self) -> ApiName | None:
-        """The API of the stream; None as long as it is not known."""
+        """The API of the stream; None until it is known."""
         match self._judge:
             case DialectJudge():
                 return self._judge.api
@@ -127,7 +127,7 @@ class AnyJudge:
         return _first([*map(_api_of, self._beginning.end()), *map(find_api, bodies)]) or "responses"
 
     def _choose(self, api: ApiName) -> Judge | DialectJudge:
-        """Return the judge of the stream, making that of an API if there is none yet."""
+        """Return the judge of the stream, after creating the judge of an API if there is none yet."""
         if self._judge is None:
             self._judge = self._make(api)
         if self._content_type is not None:

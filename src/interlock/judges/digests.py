@@ -101,11 +101,11 @@ def loose_digests(value: Mapping[str, object]) -> Mapping[str, Digest]:
 
 def _loose(value: object) -> object:
     if is_object(value):
-        return {name: _loose(inner) for name, inner in value.items() if inner is not None and name not in _UNREAD}
+        return {name: _loose(inner) for name, inner in value.items() if inner is not None and name not in _IGNORED_FIELDS}
     return [_loose(inner) for inner in value] if is_array(value) else value
 
 
-_UNREAD = frozenset({"logprobs", "encrypted_content"})
+_IGNORED_FIELDS = frozenset({"logprobs", "encrypted_content"})
 """The fields that `loose_digests` ignores: several events have them, but a client reads them in only one."""
 
 

@@ -348,7 +348,7 @@ def _unreadable(message: SseMessage) -> str:
 
 
 def _check_framing(message: SseMessage) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the framing of a message, each with its deviation (empty for an error)."""
+    """Yield the faults in the framing of a message, each with its deviation (empty for an error)."""
     if message.fields == _WELL_FRAMED and not message.had_cr and not message.invalid_utf8:
         return
     if message.fields.count("data") > 1:
@@ -370,7 +370,7 @@ _WELL_FRAMED: Final = ("event", "data")
 def transducer_automaton(
     table: Table[EventTrigger, E], emitted: Mapping[str, Sequence[str]], deltas: AbstractSet[str]
 ) -> Automaton:
-    """Return the automaton of a transducer. Of edges with the same ends and events it has the first, since no stream tells.
+    """Return the automaton of a transducer; of edges with equal ends and events, which no stream distinguishes, it has the first.
 
     Args:
         table: The table of the transducer.
@@ -398,7 +398,7 @@ class DialectJudge(ABC):
     """The events that each effect of the transducer makes, by the names of `name_event`, without those in `stateless`."""
     automaton: ClassVar[Automaton]
     stateless: ClassVar[frozenset[str]] = frozenset({""})
-    """The names of events that say nothing of the transducer's state."""
+    """The names of events that do not depend on the transducer's state."""
 
     def __init__(self) -> None:
         self._decoder = StreamDecoder()
@@ -436,7 +436,7 @@ class DialectJudge(ABC):
 
     @abstractmethod
     def _reasons(self) -> Iterator[object]:
-        """Yield the reasons of the end that the stream has; the last one is its status."""
+        """Yield the reasons for the end in the stream; the last one is its status."""
 
     def _items(self) -> list[str]:
         """Return the kinds of the items, if the API names them."""

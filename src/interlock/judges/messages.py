@@ -132,7 +132,7 @@ def check_messages(events: Sequence[Mapping[str, object]]) -> list[Finding]:
 
 
 def _check_ends(events: Indexed) -> Iterator[Finding]:
-    """M1, M9 and M11: what begins and what ends the stream."""
+    """M1, M9 and M11: the beginning and the end of the stream."""
     names = [as_text(event.get("type")) for _, event in events]
     last, _ = events[-1]
     if names[-1] not in ("message_stop", "error"):
@@ -250,7 +250,7 @@ def _check_stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Fin
 
 
 def _check_inputs(blocks: Sequence[_BlockEvents], events: Sequence[Mapping[str, object]]) -> Iterator[Finding]:
-    """M5: the inputs of calls, which may be cut if no call is to run; at the end of a turn, only the last one may be."""
+    """M5: the inputs of calls. They may be truncated if no call has to run; at the end of a turn, only the last one may be."""
     reasons = [members(event.get("delta")).get("stop_reason") for event in events if event.get("type") == "message_delta"]
     for block in blocks:
         is_last = block is blocks[-1]

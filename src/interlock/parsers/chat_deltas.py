@@ -51,15 +51,15 @@ _REASONING: Final = ("reasoning", "reasoning_content", REASONING_DETAILS)
 """The fields in which servers send reasoning; the first that has text counts, because some servers fill several."""
 _DETAIL_TEXTS: Final = ("text", "summary", "data")
 """The fields of a reasoning detail that come in chunks."""
-_SEALS: Final = ("data", "signature")
-"""The fields of a reasoning detail without which its service does not read it again."""
+_REQUIRED_DETAIL_FIELDS: Final = ("data", "signature")
+"""The fields of a reasoning detail of which its service requires one when it receives the detail again."""
 _REASONING_PARTS: Final[Mapping[str, Sequence[str]]] = {"thinking": ("thinking",), "reasoning": ("summary", "text")}
 """The content parts that are reasoning, by type, with the fields that may have their text."""
 REPLACEMENT: Final = "\ufffd"
 """Replaces half a character without the other half."""
-_UNPLACED: Final[Mapping[str, object]] = {"title": "", "start_index": 0, "end_index": 0}
+_ANNOTATION_DEFAULTS: Final[Mapping[str, object]] = {"title": "", "start_index": 0, "end_index": 0}
 """The fields of annotations that some services omit."""
-_KNOWN: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", OLD_CALL, "annotations")
+_DELTA_FIELDS: Final = ("content", "role", *_REASONING, "refusal", "tool_calls", OLD_CALL, "annotations")
 """The fields of a delta; it has at least one of them, unless it is empty."""
 
 
@@ -94,7 +94,7 @@ class _QueuedItem:
     """Whether the name has come again after the complete arguments; arguments after it are those of another call."""
 
     def has_id(self, call_id: str, name: str) -> bool:
-        """Return whether this is the call with an id, under whatever index more of it comes."""
+        """Return whether this is the call with an id, whose later fragments may have another index."""
         return bool(call_id) and call_id == self.call_id and name in ("", self.name)
 
     def matches(self, name: str, call_id: str, arguments: str) -> bool:
@@ -155,7 +155,7 @@ class ChatParser:
     """White space that waits for more text."""
     _blank_key: TextKey = "content"
     _details: dict[tuple[int, str], dict[str, object]] = field(factory=dict[tuple[int, str], dict[str, object]])
-    """The reasoning details so far that no item has, by index and type; their texts are lists of chunks."""
+    """The reasoning details that are in no item yet, by index and type; their texts are lists of chunks."""
     _last_index: int = -1
     _alignment: Alignment = field(factory=Alignment)
     _out: list[Delta] = field(factory=list[Delta])
@@ -264,7 +264,7 @@ class ChatParser:
             self._flush_alignment()
             kind = as_text(annotation.get("type"))
             with suppress(ValueError):
-                legal = convert({**_UNPLACED, **annotation, **members(annotation.get(kind))}, AnyAnnotation)
+                legal = convert({**_ANNOTATION_DEFAULTS, **annotation, **members(annotation.get(kind))}, AnyAnnotation)
                 annotate = Annotate(members(as_json(legal)))
                 (self._out if last is self._current else last.annotations).append(annotate)
 
@@ -279,7 +279,7 @@ class ChatParser:
             for name, value in ((name, value) for name, value in detail.items() if value is not None):
                 is_text = name in _DETAIL_TEXTS and isinstance(value, str)
                 known[name] = [*elements(known.get(name)), value] if is_text else value
-        if any(detail.get(name) for detail in map(members, details) for name in _SEALS):
+        if any(detail.get(name) for detail in map(members, details) for name in _REQUIRED_DETAIL_FIELDS):
             last = self._queue[-1] if self._queue else None
             if last is None or last.key != "reasoning":
                 last = self._enqueue(_QueuedItem("reasoning", self._text_writer("reasoning")))
@@ -500,9 +500,9 @@ def _join(value: object, names: Sequence[str]) -> str:
 
 def _require_delta(delta: object) -> None:
     """Raise `ValueError` for a value that is not a delta, such as a whole chunk of Chat Completions."""
-    if delta is None or delta == {} or any(_has(delta, name) for name in _KNOWN):
+    if delta is None or delta == {} or any(_has(delta, name) for name in _DELTA_FIELDS):
         return
-    raise ValueError(f"a chunk of the format 'chat' needs a delta with one of {', '.join(_KNOWN)}, not {delta!r:.100}")
+    raise ValueError(f"a chunk of the format 'chat' needs a delta with one of {', '.join(_DELTA_FIELDS)}, not {delta!r:.100}")
 
 
 def _has(value: object, name: str) -> bool:

@@ -33,7 +33,7 @@ class Chunk(Struct):
 
 
 def wrong_chunk(chunk: Chunk, reads: str) -> TypeError:
-    """Return the error for a chunk that has nothing of what a parser reads."""
+    """Return the error for a chunk without the field that a parser reads."""
     return TypeError(f"this parser reads a chunk's {reads}, but got {chunk!r:.200}")
 
 
@@ -42,7 +42,7 @@ ReasoningCounter: TypeAlias = Callable[[list[int]], int]
 
 
 Recoveries: TypeAlias = Counter[tuple[str, str]]
-"""How often a parser has read malformed output anyway, by its format or family and the kind of fault.
+"""Repairs of malformed output, counted by format or family, and by the kind of fault.
 
 The parsers of the package have one, their attribute `recoveries`. For the format `responses`, the kind is the rule that the
 service broke, such as `R9`.

@@ -1,4 +1,4 @@
-"""The tools that a client runs and whose calls have item kinds of their own: shells, patches and tool search.
+"""Tools that the client runs, with their own kinds of items: shells, patches and tool search.
 
 A model sees each tool as a function, and `read_call` turns the arguments of a call into deltas. The calls of a kind without a
 reader of its own have the arguments as fields.
@@ -76,7 +76,7 @@ CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
-    """Return the deltas of a complete call; None if its arguments are no JSON object, or do not fit the item's fields."""
+    """Return the deltas of a complete call; None if its arguments are not a JSON object, or do not fit the item's fields."""
     try:
         value: object = orjson.loads(arguments)
         if not is_object(value):

@@ -1,4 +1,4 @@
-"""The formats of model output, and their parsers, all but that of plain text imported on first use."""
+"""The formats of model output, and their parsers, which are imported on first use except that of plain text."""
 
 from __future__ import annotations
 

@@ -108,11 +108,11 @@ _CONTRACTS: Final[Mapping[HarmonyEffect, tuple[Collection[str], str]]] = {
     _E.LEAVE: ((_ITEM,), _EMPTY),
     _E.DROP: ((_WORDS,), _EMPTY),
 }
-"""What there must be before an effect, and what there is after it."""
+"""The conditions that an effect allows before it, and the condition after it."""
 
 
 class HarmonyFraming(Table[HarmonyTrigger, HarmonyEffect]):
-    """A table whose effects always find what they need: a header, or an open item.
+    """A table that checks that each effect has the header or open item that it needs.
 
     Raises:
         DeclarationError: An edge has an effect where it finds something else, or a state is entered with several things.
@@ -442,7 +442,7 @@ def _drop_start(chunks: Iterable[TokenText], start: int) -> tuple[TokenText, ...
 
 
 def stops_in(request: Mapping[str, object]) -> Sequence[str]:
-    """Return the stop strings of a request that are not to be part of the text."""
+    """Return the stop strings of a request that must not appear in the text."""
     if request.get("include_stop_str_in_output") is True:
         return ()
     stop = request.get("stop")

@@ -21,8 +21,8 @@ from interlock.parsers.routing import Payload, Route, function_route
 TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
 """A text and the log probabilities of all its tokens, or none if they are unknown."""
 
-_LONGEST_UNFOUND: Final = 8192
-"""How many bytes of tokens may wait for a text that is not in them."""
+_MAX_UNMATCHED: Final = 8192
+"""The maximum number of bytes of tokens that match no text."""
 
 _CONTINUATION: Final = range(0x80, 0xC0)
 """The bytes of UTF-8 that continue a character."""
@@ -67,7 +67,7 @@ class Alignment:
         start = self._bytes.find(needle)
         if start < 0:
             self._pending = b""
-            self._forget(len(self._bytes) - _LONGEST_UNFOUND)
+            self._forget(len(self._bytes) - _MAX_UNMATCHED)
             return needle.decode(), ()
         stop = start + len(needle)
         ends = [end for _, end, _ in self._tokens if start < end <= stop and not self._is_inside_character(end)]
@@ -95,8 +95,8 @@ class Alignment:
         return text.decode(), entries
 
     def _forget(self, excess: int) -> None:
-        """Drop tokens that no text was found in, many at a time, so that a text costs the same however many there were."""
-        if excess > _LONGEST_UNFOUND:
+        """Drop many unmatched tokens at once, so that the cost of a text does not depend on their number."""
+        if excess > _MAX_UNMATCHED:
             self._drop(excess)
 
     def _drop(self, stop: int) -> None:

@@ -156,7 +156,7 @@ class _UpstreamItem:
         return self.kind not in PARTED_KINDS and self.kind not in HOSTED_KINDS
 
     def is_contradicted_by(self, text: str, received: str) -> bool:
-        """Return whether the client would run another call than the one with this whole text, which has some of its deltas."""
+        """Return whether the received text of a complete call of the client differs from the whole text of the call."""
         is_complete = self.is_for_client and self.raw.get("status") not in CUT_STATUSES
         return is_complete and text.strip() not in ("", received.strip())
 
@@ -227,7 +227,7 @@ class _UpstreamItem:
         if self.kind == "shell_call_output":
             for output in map(members, elements(self.raw.get("output"))):
                 yield Progress("", {name: as_text(output.get(name)) for name in ("stdout", "stderr")})
-                yield EndOutput("", _legal(output.get("outcome"), Exit | Timeout) or {"type": "timeout"})
+                yield EndOutput("", _without_invalid_fields(output.get("outcome"), Exit | Timeout) or {"type": "timeout"})
 
 
 def finish_reason(event: Fields) -> FinishReason | None:
@@ -248,7 +248,7 @@ def _prefix(call_id: str) -> str:
 
 @frozen(eq=False)
 class _RepeatedText:
-    """A text, and what an event with more of it has in common with the last one."""
+    """A text, and the fields that further events with more of it share with the last one."""
 
     item: _UpstreamItem
     place: TextPlace
@@ -256,7 +256,7 @@ class _RepeatedText:
     index_name: str
     index: object
 
-    def goes_on(self, event: Fields) -> bool:
+    def continues(self, event: Fields) -> bool:
         """Return whether an event has more of the text, without log probabilities."""
         return (
             event.get("type") == self.event_type
@@ -309,7 +309,7 @@ class ResponsesParser:
         """Return the deltas of an event, in either dialect."""
         event = members(chunk.delta)
         stream, self._stream = self._stream, None
-        if stream is not None and stream.goes_on(event):
+        if stream is not None and stream.continues(event):
             text = event.get("delta")
             if isinstance(text, str) and text:
                 stream.item.texts[stream.place].append(text)
@@ -427,7 +427,7 @@ class ResponsesParser:
             self._add_annotations(item, place, [event.get("annotation")])
 
     def _add_annotations(self, item: _UpstreamItem, place: TextPlace, annotations: Sequence[object]) -> None:
-        legal = [Annotate(each) for each in (_legal(each, AnyAnnotation) for each in annotations) if each]
+        legal = [Annotate(each) for each in (_without_invalid_fields(each, AnyAnnotation) for each in annotations) if each]
         item.annotations[place] = item.annotations.get(place, 0) + len(annotations)
         if item in self._queue:
             item.pending += legal
@@ -455,7 +455,9 @@ class ResponsesParser:
             if text != received:
                 self.count_repair("R9")
                 self._add(item, place, text[len(received) :], () if received else entries)
-        elif _is_same_json(received, text) or (_has_all(received, text) and not item.is_contradicted_by(text, received)):
+        elif _is_same_json(received, text) or (
+            _has_all_characters(received, text) and not item.is_contradicted_by(text, received)
+        ):
             return
         elif item.kind in PARTED_KINDS:
             self.count_repair("R9")
@@ -485,7 +487,7 @@ class ResponsesParser:
         item.update(body)
 
     def _read_whole(self, item: _UpstreamItem) -> None:
-        wholes = [*_wholes(item.kind, item.raw)]
+        wholes = [*_complete_texts(item.kind, item.raw)]
         places = _received_places([place for place, _ in wholes], [*item.texts])
         for place, part in wholes:
             self._complete_part(item, places.get(place, place), part)
@@ -494,7 +496,7 @@ class ResponsesParser:
         """Return the log probabilities in an event or part, if the request wants them."""
         logprobs = event.get("logprobs")
         wanted = logprobs and "message.output_text.logprobs" in self._include
-        return _legal(logprobs, list[Logprob]) or () if wanted else ()
+        return _without_invalid_fields(logprobs, list[Logprob]) or () if wanted else ()
 
     def _find(self, kind: ItemKind, item_id: object, index: object, *, begins: bool = False) -> _UpstreamItem:
         """Return the item with an id, else with an index; without both, the newest one; if there is none, a new item.
@@ -616,7 +618,7 @@ class ResponsesParser:
         return join_text(out) if len(out) > 1 else out
 
 
-def _wholes(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
+def _complete_texts(kind: ItemKind, body: Fields) -> Iterator[tuple[TextPlace, Fields]]:
     """Yield the texts in a whole item, each as a part."""
     if kind in PARTED_KINDS:
         for name in dict.fromkeys(text.parts for text in TEXTS.values() if text.kind == kind):
@@ -652,7 +654,7 @@ def _received_places(places: Sequence[TextPlace], received: Sequence[TextPlace])
 
 def _is_repeated(body: Fields, items: Sequence[_UpstreamItem]) -> bool:
     """Return whether other items have all texts of an item; a service may rename an item in its last event."""
-    wholes = [as_arguments(part.get(TEXTS[place[0]].field)) for place, part in _wholes(str(body["type"]), body)]
+    wholes = [as_arguments(part.get(TEXTS[place[0]].field)) for place, part in _complete_texts(str(body["type"]), body)]
     streamed = ["".join(chunks) for item in items for chunks in item.texts.values()]
     return any(wholes) and all(any(whole in text for text in streamed) for whole in wholes)
 
@@ -665,7 +667,7 @@ def _error_text(item: Fields) -> str:
     return as_text(item.get("error")) or as_text(error.get("message")) or "\n".join(texts)
 
 
-def _has_all(text: str, part: str) -> bool:
+def _has_all_characters(text: str, part: str) -> bool:
     """Return whether a text has all characters of another one, in order."""
     characters = iter(text)
     return all(character in characters for character in part)
@@ -675,7 +677,7 @@ def _is_same_json(text: str, other: str) -> bool:
     return is_json(text) and is_json(other) and orjson.loads(text) == orjson.loads(other)
 
 
-def _legal(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401 - JSON of the type
+def _without_invalid_fields(value: object, type_: object, name: str = "") -> Any:  # noqa: ANN401 - JSON of the type
     """Return a value without unknown fields and illegal nulls; None if the rest does not fit the type.
 
     With a name, only that field is examined.
@@ -702,8 +704,8 @@ def _example(kind: ItemKind) -> Fields:
 
 def _legal_fields(kind: ItemKind, item: Fields) -> Iterator[tuple[str, object]]:
     """Yield the valid fields of an item."""
-    whole = _legal({**_example(kind), **item}, ITEMS[kind])
+    whole = _without_invalid_fields({**_example(kind), **item}, ITEMS[kind])
     for name, value in item.items():
-        legal = members(whole or _legal({**_example(kind), name: value}, ITEMS[kind], name))
+        legal = members(whole or _without_invalid_fields({**_example(kind), name: value}, ITEMS[kind], name))
         if name in legal and name != "type":
             yield name, legal[name]

@@ -34,7 +34,7 @@ from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.client_tools import CLIENT_TOOLS
 
 EndReason: TypeAlias = FinishReason | Literal["tool_calls", "function_call"]
-"""Why a turn ended, also as Chat Completions says that it ended with calls."""
+"""The reason for the end of a turn, including the reasons of Chat Completions for an end with calls."""
 
 Payload: TypeAlias = Literal["text", "input", "code", "browser", "fields"]
 """The form of an item's text: plain text, an input or code that may be in JSON, or arguments of the browser or for fields."""

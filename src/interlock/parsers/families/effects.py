@@ -110,7 +110,7 @@ class OpenCall:
         return []
 
     def decode(self, text: str) -> list[Delta]:
-        """Write what the text of a JSON string stands for."""
+        """Write the decoded text of a JSON string."""
         self._has_content = True
         text = self._escape + text
         decoded, end = decode_string(text)
@@ -138,7 +138,7 @@ class OpenCall:
         return self.writer.write(json_text)
 
     def break_off(self) -> None:
-        """Write what follows unchanged, without a brace at the end, so that the arguments are no JSON."""
+        """Write the following text unchanged, without a final brace, so that the arguments are invalid JSON."""
         self._keyed, self._has_content = False, True
 
     def declares(self, key: str) -> bool:
@@ -551,4 +551,4 @@ class Effects:
         Effect.CLOSE: _close,
         Effect.LEAVE: _leave,
     }
-    """What carries out each effect of an edge, given the text that fired it."""
+    """The method for each effect of an edge, which takes the text that fired the edge."""

@@ -24,7 +24,7 @@ _SPACE: Final = r"\s*"
 
 
 def _beginning(parts: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches these in order, or any beginning of that; it has the group `whole` if all matched."""
+    """Return a pattern that matches these parts in order, or a prefix of them; its group `whole` is set if all matched."""
     pattern = "(?P<whole>)"
     for part in reversed(list(parts)):
         pattern = rf"{part}{pattern}" if part.endswith(("*", "*)")) else rf"(?:\Z|{part}{pattern})"
@@ -304,7 +304,7 @@ class Family:
         return unescape(match["key"]) if escaped else match["key"], mark and mark.lower()
 
     def may_be_key(self, text: str) -> bool:
-        """Return whether a text is the beginning of a key; one that a marker ends, or that is in quotes, may have any sign."""
+        """Return whether a text is the beginning of a key; one that a marker ends or that is quoted may have any character."""
         return "\n" not in text if Trigger.UNKEY in self.markers else _PARTIAL_KEY.fullmatch(text) is not None
 
     def is_in_quotes(self, text: str) -> bool:

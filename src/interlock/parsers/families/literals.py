@@ -476,11 +476,11 @@ def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _S
 
 
 _OPEN: Final = Schema({"type": "any"})
-"""The schema of a member of an inner object, or item of an inner list, that has none: it is what it looks like."""
+"""The schema of an inner member or item without a declared one: the text of the value decides its type."""
 
 _Act: TypeAlias = Callable[["LiteralReader", str], None]
 _ReaderEdge: TypeAlias = tuple[_Act, State[LiteralPart, LiteralStep], "_ReaderState | None"]
-"""An edge: what it does with the text of its part, its state, and that of the reader; None if that depends on the text."""
+"""An edge: its action, which takes the text, its next state, and that of the reader (None if it depends on the text)."""
 
 
 @frozen(eq=False)
@@ -603,7 +603,7 @@ class LiteralReader:
 
     @property
     def passes(self) -> SearchFunction | None:
-        """Finds what stops text from passing through unchanged; None outside of a string."""
+        """The search for text that may not pass through unchanged; None outside of a string."""
         return self._state.signs.raw_text_end
 
     def read(self, text: str, at: int, *, final: bool) -> tuple[str, int, Stop]:
@@ -762,7 +762,7 @@ class LiteralReader:
         self._word.append(_unescape(text))
 
     def _drop(self, _text: str) -> None:
-        """Drop the word before a string, which says whether the string has escapes."""
+        """Drop the prefix of a string, which decides whether the string has escapes."""
         self._is_raw = "r" in "".join(self._word).lower()
         self._clear()
 
@@ -849,11 +849,11 @@ class LiteralReader:
         LiteralStep.ASIDE: _set_aside,
         LiteralStep.SPILL: _spill,
     }
-    """What carries out each step, or the step for a part."""
+    """The method for each step, or for the step with a certain part."""
 
     @classmethod
     def act(cls, part: LiteralPart, steps: Sequence[LiteralStep]) -> _Act:
-        """Return what carries out the steps for a part."""
+        """Return the function that carries out the steps for a part."""
         acts = [cls._ACTIONS.get((step, part)) or cls._ACTIONS[step] for step in steps]
 
         def act(reader: LiteralReader, text: str) -> None:

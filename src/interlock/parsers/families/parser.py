@@ -62,15 +62,15 @@ class FamilyParser:
     _effects: Effects = field(init=False)
     _counter: TokenCounter = field(init=False)
     _stops: SearchFunction | None = None
-    """Finds what stops text from passing through unchanged; None where it does not pass."""
+    """The search for text that may not pass through unchanged; None where no text passes."""
     _implicit_end: Trigger | None = field(init=False)
     """The trigger that also ends a call; see `Family.implicit_end`."""
     _ends: SearchFunction | None = None
-    """Finds what stops text from passing through as the inside of a JSON string; None elsewhere."""
+    """The search for text that may not pass through inside a JSON string; None elsewhere."""
     _structure: SearchFunction | None = None
-    """Finds the characters of JSON that need the slow path; None outside of JSON."""
+    """The search for the characters of JSON that need the slow path; None outside of JSON."""
     _literal: LiteralReader | None = None
-    """Reads the literal in which the text is; None elsewhere."""
+    """The reader of the current literal; None elsewhere."""
     _text: str = ""
     _at: int = 0
     _partial: str = ""

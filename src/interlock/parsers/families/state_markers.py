@@ -34,7 +34,7 @@ _ESCAPE: Final = r"\\(?:\Z|(?s:.))"
 
 
 class Reading(Enum):
-    """What the text between two markers is."""
+    """The kinds of text between two markers."""
 
     TEXT = "text"
     NAME = "name"
