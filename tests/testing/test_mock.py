@@ -311,7 +311,10 @@ def test_an_invalid_frame_leaves_the_websocket_open(mock) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda mock: mock.when().ends("lenght"), "Invalid enum value 'lenght'"),
+        (
+            lambda mock: mock.when().ends("lenght"),
+            "ends: unknown value 'lenght' (did you mean 'length'?)",
+        ),
         (lambda mock: mock.when().fails(200), "Expected `int` >= 400"),
         (lambda mock: mock.when().fails(600), "Expected `int` <= 599"),
         (lambda mock: mock.when().fails(503, retry_after=-1), "Expected `float` >= 0"),
@@ -328,7 +331,7 @@ def test_an_invalid_frame_leaves_the_websocket_open(mock) -> None:
         (lambda mock: mock.when(5), "Expected `str | null`, got `int`"),
         (lambda mock: mock.when(""), "Expected `str` of length >= 1"),
         (lambda mock: mock.when(tools=["f", ""]), "Expected `str` of length >= 1"),
-        (lambda mock: mock.when(per="both"), "Invalid enum value 'both'"),
+        (lambda mock: mock.when(per="both"), "per: unknown value 'both'; the values are conversation, server"),
         (lambda mock: (mock.when().says("a"), mock.when("b")), "rule 1 (any request) answers all requests with text 'b'"),
         (lambda mock: (mock.when("a").says("a"), mock.when("BAT")), "rule 1 (text 'a') answers all requests with text 'BAT'"),
     ],

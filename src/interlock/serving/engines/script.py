@@ -32,6 +32,7 @@ from interlock.parsers.formats import tagged
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.prompt import is_client_output, is_from_user
 from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, read
+from interlock.serving.engines.script_errors import explain
 from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem, text_of
@@ -149,14 +150,21 @@ class ScriptStep(_Fields, frozen=True):
     writes: Annotated[str, Meta(description="The raw output, in the format of the rule's family.")] | None = None
     ends: Annotated[Ending, Meta(description="Why the model's turn ends.")] = "stop"
     fails: Failure | None = None
-    disconnects: Annotated[Count, Meta(description="Break the connection after this many events.")] | None = None
-    stops: Annotated[Count, Meta(description="End the stream after this many events.")] | None = None
+    disconnects: (
+        Annotated[Count | bool, Meta(description="Break the connection after this many events; true: before the answer.")] | None
+    ) = None
+    stops: Annotated[Count | bool, Meta(description="End the stream after this many events; true: before the first.")] | None = (
+        None
+    )
     breaks: Annotated[str, Meta(description="Break this rule of docs/evidence/rules.md, such as R7, in the stream.")] | None = (
         None
     )
 
     def __post_init__(self) -> None:
-        """Refuse fields that exclude each other, and a rule that no stream can break."""
+        """Refuse fields that exclude each other, and a rule that no stream can break; a fault that is true has no events."""
+        for name in ("disconnects", "stops"):
+            if isinstance(value := getattr(self, name), bool):
+                msgspec.structs.force_setattr(self, name, 0 if value else None)
         faults = [name for name in FAULTS if getattr(self, name) is not None]
         if len(faults) > 1:
             raise ValueError(f"{faults[0]} and {faults[1]} exclude each other: a step has one fault")
@@ -250,7 +258,7 @@ class RecordedRule(ScriptRule, frozen=True, kw_only=True):
 class Script(_Fields, frozen=True):
     """A file of rules, the first of which that matches a request answers it."""
 
-    rules: Annotated[list[ScriptRule], SOME]
+    rules: list[ScriptRule]
     schema: str | None = msgspec.field(default=None, name="$schema")
     """The address of the JSON schema, for an editor."""
 
@@ -276,12 +284,14 @@ def read_rules(file: Path, data: bytes | None = None) -> Sequence[ScriptRule]:
         value = tomllib.loads(data.decode()) if is_toml else json.loads(data, object_pairs_hook=_distinct)
         rules = msgspec.convert(value, Script).rules
     except msgspec.ValidationError as error:
-        raise ScriptError(str(error)) from None
+        raise ScriptError(explain(error, Script)) from None
     except (ValueError, RecursionError) as error:
         raise ScriptError(f"not {'TOML' if is_toml else 'JSON'}: {error}") from None
     for index, rule in enumerate(rules):
-        if not rule.steps or ScriptStep() in rule.steps:
-            raise ScriptError(f"a rule has steps, and each does something - at `$.rules[{index}].steps`")
+        if not rule.steps:
+            raise ScriptError(f"rule {index + 1}: it has no steps")
+        if ScriptStep() in rule.steps:
+            raise ScriptError(f"rule {index + 1}, step {rule.steps.index(ScriptStep()) + 1}: it does nothing")
         if (other := find_cover(rules[:index], rule.conditions)) is not None:
             raise ScriptError(f"rule {index + 1} is never used: rule {other + 1} answers all of its requests")
     return rules
@@ -300,7 +310,9 @@ def checked(value: V) -> V:
     """
     try:
         msgspec.convert(msgspec.to_builtins(value), type(value))
-    except (msgspec.ValidationError, TypeError) as error:
+    except msgspec.ValidationError as error:
+        raise ValueError(explain(error, type(value))) from None
+    except TypeError as error:
         raise ValueError(str(error)) from None
     return value
 
