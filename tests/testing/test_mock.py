@@ -6,17 +6,20 @@ import re
 import sys
 import threading
 from collections import Counter
+from contextlib import ExitStack
 
 import httpx
 import pytest
 from live.sockets import socket_client
+from msgspec.structs import replace
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
 from websockets.sync.client import connect
 
 from interlock.events.sse import SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.serving.build import build
-from interlock.serving.engines.script import ScriptedEngine, ScriptRule, ScriptStep
+from interlock.serving.engines import script
+from interlock.serving.engines.script import Failure, ScriptedEngine, ScriptRule, ScriptStep
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
@@ -509,6 +512,114 @@ def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) 
     mock.requests.clear()
 
 
+COUNTED = ScriptRule(per="server", steps=[ScriptStep(fails=Failure(503)), ScriptStep(says="one"), ScriptStep(says="two")])
+USER = {"role": "user", "content": "Hi"}
+ASKED = {
+    "responses": {"model": "m", "input": "Hi"},
+    "messages": {"model": "m", "max_tokens": 9, "messages": [USER]},
+    "chat/completions": {"model": "m", "messages": [USER]},
+}
+
+
+async def ask_by_each_api(client, url):
+    """Ask three times over one API after the other, and return the statuses, and the texts of the last two answers."""
+    answers = [await client.post(f"{url}/v1/{path}", json=body, timeout=60) for path, body in ASKED.items()]
+    _, message, completion = (answer.json() for answer in answers)
+    return [each.status_code for each in answers], message["content"][0]["text"], completion["choices"][0]["message"]["content"]
+
+
+def test_tests_that_run_at_once_have_steps_and_requests_of_their_own_by_the_names_in_their_urls() -> None:
+    names = ["", *(f"/agent %3E retries a%2Fb {number}" for number in range(20))]
+
+    async def ask_all(url):
+        async with httpx.AsyncClient() as client:
+            asked = await asyncio.gather(*(ask_by_each_api(client, f"{url}{name}") for name in names))
+            shown = [(await client.get(f"{url}{name}/interlock/requests")).json() for name in names]
+            await client.delete(f"{url}{names[1]}/interlock/requests")
+            left = [len((await client.get(f"{url}{name}/interlock/requests")).json()["requests"]) for name in names[:3]]
+            again = [(await client.post(f"{url}{name}/v1/responses", json=ASKED["responses"])).status_code for name in names[:3]]
+        return asked, shown, left, again
+
+    with ServerThread(build(Settings(), ScriptedEngine([COUNTED]))) as url:
+        asked, shown, left, again = asyncio.run(ask_all(url))
+    assert asked == [([503, 200, 200], "one", "two")] * 21
+    paths = ["/v1/responses", "/v1/messages", "/v1/chat/completions"]
+    found = [([each["path"] for each in test["requests"]], test["problems"], test["unused"]) for test in shown]
+    assert found == [(paths, [], [])] * 21
+    assert (left, again) == ([3, 0, 3], [400, 503, 400])  # the fourth step is missing
+
+
+def test_the_names_of_tests_separate_websockets_too() -> None:
+    with ServerThread(build(Settings(), ScriptedEngine([replace(COUNTED, steps=COUNTED.steps[1:])]))) as url:
+        said = []
+        for name in ("a", "b", "a"):
+            with socket_client(f"{url}/{name}/v1") as socket:
+                said.append(socket.ask(model="m", input="Hi")[-1]["response"]["output"][0]["content"][0]["text"])
+    assert said == ["one", "one", "two"]
+
+
+def test_a_test_has_a_script_of_its_own_and_a_problem_if_it_has_no_answer() -> None:
+    def put(body, test="own"):
+        return httpx.put(f"{url}/{test}/interlock/script", json=body)
+
+    with ServerThread(build(Settings(max_body_bytes=1000), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="all")])]))) as url:
+        answers = [put({"rules": [{"when": "Hi", "steps": [{"says": "own"}]}]}), put({"rules": []}, "empty")]
+        asked = [httpx.post(f"{url}/{test}/v1/responses", json=ASKED["responses"]) for test in ("own", "other", "empty")]
+        shown = [httpx.get(f"{url}/{test}/interlock/requests").json() for test in ("own", "empty")]
+        httpx.delete(f"{url}/own/interlock/requests")
+        asked.append(httpx.post(f"{url}/own/v1/responses", json=ASKED["responses"]))
+        refused = [
+            put({"rules": [{"steps": [{"say": "own"}]}]}),
+            put([0] * 1000),
+            httpx.put(f"{url}/own/interlock/script", content=b"rules = []", headers={"content-type": "application/toml"}),
+            httpx.get(f"{url}/own/interlock/script"),
+        ]
+    assert [(each.status_code, each.content) for each in answers] == [(204, b"")] * 2
+    assert [text_of(each) if each.is_success else each.status_code for each in asked] == ["own", "all", 400, "own"]
+    missing = "No rule of the script matches. The request: model m, turn 1, text 'Hi'. The rules: none."
+    assert [(each["problems"], each["unused"]) for each in shown] == [([], []), ([missing], [])]
+    assert [(each.status_code, each.json()["error"]["code"]) for each in refused] == [
+        (400, "invalid_script"),
+        (413, "request_too_large"),
+        (415, "unsupported_content_type"),
+        (405, None),
+    ]
+    assert (
+        refused[0]
+        .json()["error"]["message"]
+        .startswith("The script is invalid: rule 1, step 1: unknown field 'say' (did you mean 'says'?); the fields are waits,")
+    )
+
+
+def test_the_least_recent_tests_are_forgotten(monkeypatch) -> None:
+    monkeypatch.setattr(script, "_TESTS", 2)
+    engine = ScriptedEngine([COUNTED])
+    took = [engine.progress(test).take(0, 0, []).says for test in ("a", "b", "a", "c", "a", "b")]
+    assert took == [None, None, "one", None, "two", None]
+
+
+def test_the_names_of_tests_work_within_a_mock_and_a_mock_has_steps_of_its_own(server) -> None:
+    async def ask_all(urls):
+        async with httpx.AsyncClient() as client:
+            return await asyncio.gather(*(ask_by_each_api(client, url) for url in urls))
+
+    with ExitStack() as exits:
+        mocks = [exits.enter_context(Mock(server=server)) for _ in range(10)]
+        for each in mocks:
+            each.when("hi", per="server").fails(503).then.says("one").then.says("two")
+        asked = asyncio.run(ask_all([f"{each.url}{name}" for each in mocks for name in ("", "/agent 1", "/agent 2")]))
+        assert asked == [([503, 200, 200], "one", "two")] * 30
+        assert [len(each.requests) for each in mocks] == [9] * 10
+
+
+def test_an_answer_that_a_script_cannot_break_is_a_problem_of_its_test() -> None:
+    with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi", breaks="R7")])]))) as url:
+        answers = [httpx.post(f"{url}/v1/{path}", json={**body, "stream": path != "responses"}) for path, body in ASKED.items()]
+        problems = httpx.get(f"{url}/interlock/requests").json()["problems"]
+    reason = "The script breaks R7, but this answer is not a stream of the Responses API in which it can be broken."
+    assert ([each.status_code for each in answers], problems) == ([400] * 3, [reason] * 3)
+
+
 def test_the_route_for_requests_refuses_hosts_that_are_not_allowed() -> None:
     application = build(Settings(allowed_host=("localhost",)), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])]))
     application.add_middleware(ViewerMiddleware, recent=RecentStreams(None))
@@ -519,6 +630,7 @@ def test_the_route_for_requests_refuses_hosts_that_are_not_allowed() -> None:
         assert [answer.status_code for answer in answers] == [400, 400]
         assert httpx.get(f"{url}/interlock/requests", headers={"host": "localhost"}).json() == {
             "requests": [],
+            "problems": [],
             "unused": ["any request"],
         }
 

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from interlock.events.json import as_text, dumps, loads, members, parse
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
 from interlock.events.stream import TERMINAL
-from interlock.serving.http.script_faults import transport_of
-from interlock.testing.streams import describe_finding
+from interlock.serving.http.script_faults import at_path, transport_of
 
 try:
     from starlette.applications import Starlette
@@ -43,6 +42,7 @@ try:
         When,
         checked,
         find_cover,
+        problems_of,
         read_rules,
         unused_rules,
     )
@@ -322,7 +322,7 @@ class MockServer:
                 await send({"type": f"lifespan.{kind}.complete"})
             return
         _, name, path = [*scope["path"].split("/", 2), ""][:3]
-        scope = {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode(), "root_path": ""}
+        scope = at_path(scope, f"/{path}")
         if name not in self._mocks:
             error = ApiError(410, "The test of this mock has ended.", code="mock_ended")
             await error_response(error)(scope, receive, send)
@@ -420,12 +420,7 @@ class Mock:
         Raises:
             AssertionError: A request had no answer, or a stream was not legal; the message lists all of them.
         """
-        problems = [each.problem for each in self.requests if each.problem]
-        problems += [
-            f"the stream of {each.path} is not legal:{describe_finding(finding)}"
-            for each in self.requests
-            for finding in each.findings()
-        ]
+        problems = problems_of(self.requests)
         if self._strict:
             problems += [f"no request has used the rule for {text}" for text in self.unused]
             problems += [

@@ -553,5 +553,6 @@ def test_a_budget_truncates_the_text_of_a_script_with_its_tokens(chunk, one, non
 def test_the_least_recent_conversations_that_met_a_fault_are_forgotten(monkeypatch) -> None:
     monkeypatch.setattr(script, "_REMEMBERED", 2)
     engine = ScriptedEngine([ScriptRule(steps=[ScriptStep(fails=Failure(500)), ScriptStep(says="Hi")])])
-    took = [engine.take(0, 0, [{"content": text}]).has_answer for text in ("a", "b", "a", "c", "a", "b")]
+    progress = engine.progress()
+    took = [progress.take(0, 0, [{"content": text}]).has_answer for text in ("a", "b", "a", "c", "a", "b")]
     assert took == [False, False, True, False, True, False]

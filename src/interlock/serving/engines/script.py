@@ -422,9 +422,11 @@ CONNECTION: Final = "interlock.scripted_connection"
 """The key of the `ScriptedConnection` in the scope of a connection."""
 
 _REMEMBERED: Final = 10_000
-"""The most turns with faults that an engine remembers."""
+"""The most turns with faults that an engine remembers of a test."""
 _SHOWN: Final = 1_000
-"""The most requests that an engine remembers, with the streams that answered them."""
+"""The most requests that an engine remembers of a test, with the streams that answered them."""
+_TESTS: Final = 1_000
+"""The most tests that an engine remembers."""
 SECRETS: Final = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 """The headers whose values `/interlock/requests` does not list."""
 _WORDS: Final = re.compile(r"\s*\S+|\s+")
@@ -488,6 +490,8 @@ class ScriptedConnection:
 
     origin: Scope | None = field(default=None, kw_only=True)
     """The scope of the connection, from which its requests have the path and the headers."""
+    test: str = field(default="", init=False)
+    """The name before `/v1` in its URL. The requests of each name have rules, steps and a list of their own."""
     request: ScriptedRequest | None = field(default=None, init=False)
     """The last request."""
     step: ScriptStep | None = field(default=None, init=False)
@@ -507,19 +511,15 @@ class ScriptedConnection:
 
     def refuse(self, reason: str) -> None:
         """Note that the script cannot spoil the last answer."""
+        if self.request is not None:
+            self.request.problem = reason
 
 
 @define(eq=False)
-class ScriptedEngine(Engine):
-    """An engine with rules, of which the first that matches a request answers it.
-
-    Without `only`, a request may name any model. The rate is in tokens per second and turn, where an output without tokens
-    counts as one; 0 for no limit.
-    """
+class ScriptProgress:
+    """How far the requests of a test have come in its rules."""
 
     rules: Sequence[ScriptRule]
-    only: Sequence[str] = ()
-    rate: float = field(default=0.0, kw_only=True)
     requests: deque[tuple[ScriptedRequest, Mapping[str, object]]] = field(
         factory=lambda: deque(maxlen=_SHOWN), init=False, repr=False
     )
@@ -528,34 +528,6 @@ class ScriptedEngine(Engine):
     """How many steps were taken of each rule that counts `per` server."""
     _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
     """How many steps were taken of each turn of a conversation that has faults, of the last `_REMEMBERED` of these."""
-    has_faults = True
-    generate = Engine.generate_alone
-    _generations: WeakValueDictionary[int, ScriptedGeneration] = field(
-        factory=WeakValueDictionary[int, "ScriptedGeneration"], init=False, repr=False
-    )
-    """The generations in progress, by the identity of their requests, which they keep."""
-
-    def __attrs_post_init__(self) -> None:
-        self.models = self.only or [*dict.fromkeys([SCRIPTED, *(rule.conditions.model or SCRIPTED for rule in self.rules)])]
-        self.format = self.rules[0].format if self.rules else "chat"
-
-    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
-        """Validate a request body; raise a 404 for an unknown model."""
-        request = read_request(raw)
-        if self.only and request.model not in self.only:
-            raise no_such_model(request.model, self.only)
-        return request
-
-    async def begin(
-        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
-    ) -> ScriptedGeneration:
-        del tenant
-        scripted = ScriptedConnection() if connection is None else connection.scope.get(CONNECTION, ScriptedConnection())
-        declared = request.declare_tools(items)
-        parser = parser_for(self.format, declared)
-        generation = ScriptedGeneration(parser, engine=self, request=request, declared=declared, connection=scripted)
-        self._generations[id(request)] = generation
-        return generation
 
     def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> ScriptStep:
         """Take the step for a turn of a rule, or its next step if it counts `per` server.
@@ -580,15 +552,67 @@ class ScriptedEngine(Engine):
         return steps[min(attempt, len(steps) - 1)]
 
     def listed(self) -> dict[str, object]:
-        """Return the last requests, and the conditions of the rules that have answered none of them."""
+        """Return the last requests, what is wrong with them, and the conditions of the rules that have answered none of them."""
+        requests = [each for each, _ in self.requests]
         listed = [{**each.listed(), "body": body} for each, body in self.requests]
-        return {"requests": listed, "unused": unused_rules(self.rules, (each for each, _ in self.requests))}
+        return {"requests": listed, "problems": problems_of(requests), "unused": unused_rules(self.rules, requests)}
 
-    def reset(self) -> None:
-        """Forget all requests, and begin with the first steps again."""
-        self.requests.clear()
-        self._served.clear()
-        self._attempts.clear()
+
+@define(eq=False)
+class ScriptedEngine(Engine):
+    """An engine with rules, of which the first that matches a request answers it.
+
+    Without `only`, a request may name any model. The rate is in tokens per second and turn, where an output without tokens
+    counts as one; 0 for no limit.
+    """
+
+    rules: Sequence[ScriptRule]
+    only: Sequence[str] = ()
+    rate: float = field(default=0.0, kw_only=True)
+    _tests: dict[str, ScriptProgress] = field(factory=dict[str, ScriptProgress], init=False, repr=False)
+    """The progress of the last `_TESTS` tests, by name."""
+    has_faults = True
+    generate = Engine.generate_alone
+    _generations: WeakValueDictionary[int, ScriptedGeneration] = field(
+        factory=WeakValueDictionary[int, "ScriptedGeneration"], init=False, repr=False
+    )
+    """The generations in progress, by the identity of their requests, which they keep."""
+
+    def __attrs_post_init__(self) -> None:
+        self.models = self.only or [*dict.fromkeys([SCRIPTED, *(rule.conditions.model or SCRIPTED for rule in self.rules)])]
+        self.format = self.rules[0].format if self.rules else "chat"
+
+    def read(self, raw: Mapping[str, object]) -> ResponseRequest:
+        """Validate a request body; raise a 404 for an unknown model."""
+        request = read_request(raw)
+        if self.only and request.model not in self.only:
+            raise no_such_model(request.model, self.only)
+        return request
+
+    async def begin(
+        self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str = "", connection: HTTPConnection | None = None
+    ) -> ScriptedGeneration:
+        del tenant
+        scripted = ScriptedConnection() if connection is None else connection.scope.get(CONNECTION, ScriptedConnection())
+        declared, progress = request.declare_tools(items), self.progress(scripted.test)
+        parser = parser_for(self.format, declared)
+        generation = ScriptedGeneration(
+            parser, engine=self, progress=progress, request=request, declared=declared, connection=scripted
+        )
+        self._generations[id(request)] = generation
+        return generation
+
+    def progress(self, test: str = "") -> ScriptProgress:
+        """Return the progress of a test, which begins at the first steps of the script."""
+        progress = self._tests.pop(test, None) or ScriptProgress(self.rules)
+        self._tests[test] = progress
+        if len(self._tests) > _TESTS:
+            del self._tests[next(iter(self._tests))]  # the least recent
+        return progress
+
+    def restart(self, test: str = "", rules: Sequence[ScriptRule] | None = None) -> None:
+        """Forget the requests of a test, and begin at the first steps again, of its rules or of new ones."""
+        self._tests[test] = ScriptProgress(self.progress(test).rules if rules is None else rules)
 
     def results(self, request: ResponseRequest) -> deque[ToolResult]:
         """Return the results of the hosted calls of a response in progress, to which each of its steps adds its own."""
@@ -602,11 +626,20 @@ def unused_rules(rules: Iterable[ScriptRule], requests: Iterable[ScriptedRequest
     return [text for rule in rules if (text := str(rule.conditions)) not in used]
 
 
+def problems_of(requests: Iterable[ScriptedRequest]) -> list[str]:
+    """Return why requests had no answer, and where streams are not legal that no scenario has spoiled."""
+    requests = [*requests]
+    return [each.problem for each in requests if each.problem] + [
+        f"the stream of {each.path} is not legal:{describe_finding(finding)}" for each in requests for finding in each.findings()
+    ]
+
+
 @define(eq=False)
 class ScriptedGeneration(Generation):
     """The generation of one response by the rule that its conversation matches."""
 
     engine: ScriptedEngine = field(kw_only=True)  # pyright: ignore[reportIncompatibleVariableOverride] - it is never assigned
+    progress: ScriptProgress = field(kw_only=True, repr=False)
     request: ResponseRequest = field(kw_only=True)
     declared: Mapping[str, object] = field(kw_only=True, repr=False)
     connection: ScriptedConnection = field(kw_only=True, repr=False)
@@ -626,18 +659,18 @@ class ScriptedGeneration(Generation):
             ApiError: 400 if none matches; the message has what the request asks, and the rules.
         """
         self._conversation = conversation = Conversation.of(self.request, turn.items)
-        found = conversation.find(self.engine.rules)
-        rule = None if found is None else self.engine.rules[found[0]]
+        found = conversation.find(self.progress.rules)
+        rule = None if found is None else self.progress.rules[found[0]]
         body = self.request.forward(())
         self._asked = asked = self.connection.begin(body)
         asked.model, asked.text, asked.tools = conversation.model, conversation.text, conversation.tools
         asked.turn, asked.rule = conversation.turn, None if rule is None else str(rule.conditions)
-        self.engine.requests.append((asked, body))
+        self.progress.requests.append((asked, body))
         if found is None:
-            listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.engine.rules, 1)) or "none"
+            listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.progress.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
         self._index, self._turn = found
-        self.parser = self._new_parser(self.engine.rules[self._index].format)
+        self.parser = self._new_parser(self.progress.rules[self._index].format)
         try:
             self._take(turn)
         except EngineError as error:
@@ -655,7 +688,7 @@ class ScriptedGeneration(Generation):
         return ApiError(400, reason, code="no_rule_matches")
 
     def _take(self, turn: Turn) -> ScriptStep:
-        self._step = self.engine.take(self._index, self._turn + turn.index, turn.items)
+        self._step = self.progress.take(self._index, self._turn + turn.index, turn.items)
         self.results.extend(self._step.results)
         conversation = self._conversation
         unoffered = [call.name for call in self._step.calls if conversation is not None and not conversation.offers(call)]
@@ -693,7 +726,7 @@ class ScriptedGeneration(Generation):
         if isinstance(step, RecordedStep):
             outputs: Sequence[EngineOutput] = step.turn.outputs
         else:
-            outputs = await write_step(step, self.engine.rules[self._index].format, await self.count(turn))
+            outputs = await write_step(step, self.progress.rules[self._index].format, await self.count(turn))
         async for output in play(limit_tokens(outputs, turn.budget), self.engine.rate, step.waits, step.between):
             yield output
 

@@ -171,10 +171,13 @@ class Application(Starlette):
         engine = self.api.service.engine
         if not engine.has_faults:
             return super().build_middleware_stack()
-        from interlock.serving.http.script_faults import ScriptFaults, ShownRequests  # noqa: PLC0415 - few servers have a script
+        from interlock.serving.engines.script import ScriptedEngine  # noqa: PLC0415 - few servers have a script
+        from interlock.serving.http.script_faults import ScriptFaults, ScriptRoutes  # noqa: PLC0415 - as above
 
         # Within the check of hosts, because a web page must not read the requests; the viewer would not pass its path on.
-        self.user_middleware.insert(len(own), Middleware(ShownRequests, engine, self.state.keys))
+        if isinstance(engine, ScriptedEngine):
+            routes = Middleware(ScriptRoutes, engine, self.state.keys, self.api.settings.max_body_bytes)
+            self.user_middleware.insert(len(own), routes)
         return ScriptFaults(super().build_middleware_stack())
 
 

@@ -1,4 +1,4 @@
-"""Disconnects, stops and breaks answers as the steps of a script say, and shows the requests that the script has answered.
+"""Keeps the tests of a script apart, spoils answers as its steps say, and serves the requests and the script of each test.
 
 The events of an answer are its server-sent events, or the frames of a WebSocket.
 """
@@ -6,38 +6,57 @@ The events of an answer are its server-sent events, or the frames of a WebSocket
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from attrs import define, field, frozen
 from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.events.json import dumps, loads, members
 from interlock.events.sse import CONTENT_TYPE, SseDecoder
 from interlock.events.stream import TERMINAL
-from interlock.serving.engines.engine import Engine
-from interlock.serving.engines.script import CONNECTION, ScriptedConnection, ScriptedEngine, ScriptStep
+from interlock.fsm.table import InterlockError
+from interlock.serving.engines.script import CONNECTION, ScriptedConnection, ScriptedEngine, ScriptStep, read_rules
 from interlock.serving.http.answers import JsonResponse, error_response, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys, authorization_of
+from interlock.serving.requests.body import read_body
+from interlock.serving.requests.runtime import Yielder
 
 REQUESTS: Final = "/interlock/requests"
+SCRIPT: Final = "/interlock/script"
+OF_A_TEST: Final = re.compile(r"/(?!v1/|interlock/)(.+?)(/(?:v1|interlock)/.*)", re.DOTALL)
+"""Matches the path of a request of a test: the name of the test, and the path without it."""
 
 
 @frozen
 class ScriptFaults:
-    """ASGI middleware that spoils an answer as the step that makes it says. It must be the outermost middleware."""
+    """ASGI middleware that spoils an answer as the step that makes it says, and takes the name of a test from the path.
+
+    It must be the outermost middleware.
+    """
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
-            connection = ScriptedConnection(origin=scope)
-            scope = {CONNECTION: connection, **scope}
+            named = OF_A_TEST.fullmatch(scope["path"])
+            scope = scope if named is None else at_path(scope, named[2])
+            connection: ScriptedConnection = scope.get(CONNECTION) or ScriptedConnection(origin=scope)
+            connection.test = "" if named is None else named[1]
+            scope = {**scope, CONNECTION: connection}
             send = FaultyConnection(scope, receive, RecordedAnswer(connection, send).send).send
         await self.app(scope, receive, send)
+
+
+def at_path(scope: Scope, path: str) -> Scope:
+    """Return the scope of a request for another path."""
+    return {**scope, "path": path, "raw_path": quote(path).encode()}
 
 
 @define(eq=False)
@@ -70,33 +89,51 @@ def transport_of(send: Send) -> asyncio.WriteTransport | None:
 
 
 @frozen
-class ShownRequests:
-    """ASGI middleware that shows the requests that an `engine` with a script remembers, for tests in any language.
+class ScriptRoutes:
+    """ASGI middleware that serves what tests in any language ask of an `engine` with a script, each below its own URL.
 
-    `GET /interlock/requests` lists them, and `DELETE` resets the engine; both need one of the `keys`, if there are any.
+    `GET /interlock/requests` lists the requests of a test, `DELETE` forgets them, and `PUT /interlock/script` gives the test a
+    script of its own, of at most `max_bytes`. All need one of the `keys`, if there are any.
     """
 
     app: ASGIApp
-    engine: Engine
+    engine: ScriptedEngine
     keys: Keys
+    max_bytes: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.app
-        if scope["type"] == "http" and scope["path"] == REQUESTS and isinstance(self.engine, ScriptedEngine):
-            app = self._show(HTTPConnection(scope), self.engine)
+        if scope["type"] == "http" and scope["path"] in {REQUESTS, SCRIPT}:
+            request = Request(scope, receive)
+            try:
+                app = await self._answer(request)
+            except ApiError as error:
+                app = error_response(error)
         await app(scope, receive, send)
 
-    def _show(self, connection: HTTPConnection, engine: ScriptedEngine) -> Response:
-        if self.keys.tenant(authorization_of(connection.headers)) is None:
-            return error_response(ApiError(401, "This server needs an API key.", code="invalid_api_key"))
-        match connection.scope["method"]:
-            case "GET":
-                return JsonResponse(engine.listed())
-            case "DELETE":
-                engine.reset()
-                return Response(status_code=204)
-            case _:
-                return error_response(ApiError(405, "Use GET to read the requests, and DELETE to forget them."))
+    async def _answer(self, request: Request) -> Response:
+        """Answer a request.
+
+        Raises:
+            ApiError: 401 without a key, 405 for another method, 400 for an invalid script, and the errors of `read_body`.
+        """
+        if self.keys.tenant(authorization_of(request.headers)) is None:
+            raise ApiError(401, "This server needs an API key.", code="invalid_api_key")
+        test: str = request.scope[CONNECTION].test
+        asked = request.method, request.scope["path"]
+        if asked == ("GET", REQUESTS):
+            return JsonResponse(self.engine.progress(test).listed())
+        if asked == ("DELETE", REQUESTS):
+            self.engine.restart(test)
+        elif asked == ("PUT", SCRIPT):
+            body = await read_body(request, self.max_bytes, Yielder())
+            try:
+                self.engine.restart(test, read_rules(Path("script.json"), body))
+            except InterlockError as error:
+                raise ApiError(400, f"The script is invalid: {error}", code="invalid_script") from error
+        else:
+            raise ApiError(405, f"Use GET or DELETE for {REQUESTS}, and PUT for {SCRIPT}.")
+        return Response(status_code=204)
 
 
 @define(eq=False)
