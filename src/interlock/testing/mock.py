@@ -390,7 +390,7 @@ class Mock:
             model: The name of the model.
             turn: The number of the model's turn in the conversation, from 1; by default, one that answers the user.
             family: The family of models in whose format the output is written, which is then parsed; `harmony` for gpt-oss.
-            per: Whether the turns of each conversation count the steps, or all requests to the server.
+            per: Whether the turns of each conversation count the steps, or all requests of a test.
 
         Raises:
             ValueError: The pattern has flags, the family or a condition is none, or an earlier rule answers all of its requests.

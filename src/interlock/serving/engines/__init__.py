@@ -5,6 +5,7 @@ prompt          what engines read of a conversation, and an estimate of its toke
 shortcut        the two ways of a delta from an upstream to the client, and the short one
 embedded        a stand-in model that runs anywhere
 script          scripts: their format, and an engine that follows one
+script_errors   the place and the reason of an error in a script
 recordings      engine outputs as a file: read, written, rechunked and replayed
 chat_messages   a conversation as messages of Chat Completions
 harmony_prompt  the prompts of gpt-oss

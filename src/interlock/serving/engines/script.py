@@ -199,7 +199,7 @@ class ScriptRule(_Fields, frozen=True, kw_only=True):
     family: Annotated[str, Meta(description="Write the format of this family of models; harmony for gpt-oss.")] | None = None
     per: Annotated[
         Literal["conversation", "server"],
-        Meta(description="What counts the steps: the turns of each conversation, or all requests to the server."),
+        Meta(description="What counts the steps: the turns of each conversation, or all requests of a test."),
     ] = "conversation"
     steps: list[ScriptStep]
 
