@@ -380,7 +380,7 @@ def test_the_completion_of_a_shell_is_printed() -> None:
     assert "_INTERLOCK_COMPLETE=zsh_complete" in run("--show-completion", "zsh").stdout
 
 
-def test_the_completion_is_by_default_for_the_users_shell(monkeypatch) -> None:
+def test_shell_completion_defaults_to_the_users_shell(monkeypatch) -> None:
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     monkeypatch.setattr(cli, "commands", cli.commands)
     monkeypatch.delitem(sys.modules, "interlock.serving.cli.commands")

@@ -164,7 +164,7 @@ def test_a_function_of_a_namespace_is_called_by_its_qualified_name():
         ({"type": "grammar", "syntax": "lark", "definition": "start: x"}, "Shell: y", "y"),
     ],
 )
-def test_a_custom_tool_gets_the_words_of_the_user_whatever_its_grammar(form, words, text):
+def test_a_custom_tool_with_any_grammar_gets_the_words_of_the_user(form, words, text):
     assert calls_of(words, tools=[{"type": "custom", "name": "shell", "format": form}]) == [
         ("shell", json.dumps({"input": text}))
     ]

@@ -225,7 +225,7 @@ def test_a_recording_without_chunks_has_no_turns_and_an_empty_turn_stopped_by_it
     assert RecordedTurn().finish_reason == "stop"
 
 
-def test_text_log_probabilities_and_deltas_are_kept_as_they_are() -> None:
+def test_text_log_probabilities_and_deltas_are_kept_unchanged() -> None:
     logprobs = [{"token": "a", "bytes": [97], "logprob": -0.5, "top_logprobs": []}]
     delta = {"role": "assistant", "content": None, "tool_calls": [{"index": 0, "function": {"name": "f"}}]}
     (turn,) = read(lines_of({"text": "a", "logprobs": logprobs}, {"delta": delta})).turns
@@ -328,7 +328,7 @@ def test_a_recording_of_a_family_names_it() -> None:
     assert read(tagged(tool_parser="hermes")).format == Tagged("hermes")
 
 
-def test_a_recording_says_how_its_prompts_end() -> None:
+def test_a_recording_can_name_the_state_where_its_turns_start() -> None:
     recording = read(tagged(tool_parser="hermes", reasoning_parser="qwen3", starts="between"))
     assert recording.format == Tagged("hermes", "qwen3", "between")
     assert read(write(recording)) == recording

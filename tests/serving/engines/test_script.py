@@ -64,7 +64,7 @@ SCRIPT = {
 }
 
 
-def test_toml_and_json_are_the_same(tmp_path) -> None:
+def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
     for name, text in (("a.toml", TOML), ("a.json", json.dumps(SCRIPT))):
         (tmp_path / name).write_text(text, "utf-8")
     assert read_rules(tmp_path / "a.toml") == read_rules(tmp_path / "a.json")

@@ -288,7 +288,7 @@ def test_a_server_error_before_the_stream_has_an_error_body(serve, monkeypatch, 
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_an_engine_that_fails_in_the_middle_ends_the_stream_legally(serve) -> None:
+def test_an_engine_error_during_a_turn_ends_the_stream_legally(serve) -> None:
     with serve(StagedEngine([step(ANSWER), RuntimeError("a secret")])) as url:
         events = bodies(post(url, {**STAGED, "stream": True}).content)
         complete = post(url, STAGED)

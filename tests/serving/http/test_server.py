@@ -249,7 +249,7 @@ def test_a_client_that_pings_and_never_reads_is_paused_and_then_aborted(monkeypa
     assert sent < 100 * MIB
 
 
-def test_messages_that_come_at_once_are_answered_one_by_one(url) -> None:
+def test_messages_sent_at_once_are_answered_in_turn(url) -> None:
     with raw_socket(url) as client:
         client.connection.sendall(framed(Opcode.TEXT, b"[]") * 3000 + framed(Opcode.TEXT, request_bytes()))
         assert [client.end_of_turn()["type"] for _ in range(3001)] == [*["error"] * 3000, "response.completed"]

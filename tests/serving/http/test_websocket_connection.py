@@ -196,7 +196,7 @@ def test_unexpected_frames_do_not_fail_the_request_in_flight(serve, kind, stream
         assert socket.ask(STAGED)[-1]["type"] == "response.completed"
 
 
-def test_requests_are_bounded_in_bytes(serve) -> None:
+def test_the_memory_of_websocket_requests_is_bounded(serve) -> None:
     gate = Gate()
     engine = StagedEngine([gate, *steps(ANSWER)], steps(ANSWER))
     with serve(engine, socket_limits=SocketLimits(memory_bytes=2000)) as url, client(url) as socket:

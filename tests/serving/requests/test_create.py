@@ -476,7 +476,7 @@ def test_any_object_is_refused_or_accepted_and_echoed(members):
     assert outcome == (400, True)
 
 
-def test_a_conversation_begins_with_nothing_or_with_items():
+def test_a_conversation_may_begin_with_items_and_metadata():
     assert read_conversation({}) == read_conversation({"items": None, "metadata": None}) == ((), {})
     assert read_conversation({"items": [UNTYPED], "metadata": {"topic": "trains"}}) == ((USER,), {"topic": "trains"})
 

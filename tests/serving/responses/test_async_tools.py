@@ -99,7 +99,7 @@ def test_a_late_output_is_read_where_it_was_sent(serve, road) -> None:
     assert read_by_model == [["u"], FIRST, [*FIRST, "a", "u"], [*FIRST, "a", "u", "a", *LATE]]
 
 
-def test_an_output_right_after_its_call_stays_there(serve) -> None:
+def test_an_output_right_after_its_call_keeps_its_place(serve) -> None:
     engine = StagedEngine(ANSWERED)
     given = {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"}
     with serve(engine) as url:

@@ -290,7 +290,7 @@ def test_a_lease_from_before_the_clock_was_set_back_has_expired(opened) -> None:
     assert run(opened, scenario) == Lease("", "resp_1", "b", 2)
 
 
-def test_the_first_end_stays_and_a_deleted_response_has_no_owner(opened) -> None:
+def test_a_finished_or_deleted_response_cannot_be_written_again(opened) -> None:
     async def scenario(store):
         lease = await store.enqueue("", QUEUED, "a")
         await store.finish(lease, 0, FRAMES, ENDED)
@@ -592,7 +592,7 @@ def test_a_late_response_cannot_change_a_conversation_that_another_has_taken(ope
 
 
 @pytest.mark.parametrize("happens", ["nothing", "renewed", "changed", "held and released", "created again"])
-def test_a_response_with_a_lapsed_lease_adds_its_items_unless_the_conversation_was_taken_or_changed(opened, happens) -> None:
+def test_a_response_with_a_lapsed_lease_joins_only_an_untouched_conversation(opened, happens) -> None:
     async def scenario(store):
         late, addition = stored("late")
         await store.create_conversation("", CONVERSATION)

@@ -174,7 +174,7 @@ def test_a_locked_file_is_down_until_it_is_unlocked(path) -> None:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreDown, match="is locked by another process"):
             await store.put("", stored(2))
-        present = await store.get("", "resp_1") is not None  # reading goes on
+        present = await store.get("", "resp_1") is not None  # reading still works
         other.execute("ROLLBACK")
         other.close()
         await store.put("", stored(3))

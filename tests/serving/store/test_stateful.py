@@ -160,7 +160,7 @@ def item(number):
 
 
 def response(name, start, count, outputs=0):
-    """A response whose conversation goes on from others': some items from a number on."""
+    """A response whose conversation shares items with others: the first `start + count` of one sequence."""
     items = [item(number) for number in range(start + count)]
     output = [item(f"{name}_{start}_{number}") for number in range(outputs)]
     return StoredResponse({"id": name, "output": output}, tuple(items))

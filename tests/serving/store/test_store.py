@@ -84,7 +84,7 @@ def test_a_response_that_is_larger_than_the_bound_is_refused_and_evicts_nothing(
     assert find(store, "msg_out_1", "msg_out_2") == {"msg_out_1": stored(1).output[0]}
 
 
-def test_a_response_with_a_conversation_above_the_bound_is_refused_even_if_most_of_it_is_stored() -> None:
+def test_an_oversized_conversation_is_refused_even_if_most_of_it_is_stored() -> None:
     store = MemoryStore(max_bytes=BOUND)
     items = [{"id": f"msg_{number}", "type": "message", "text": f"{number}" * 20_000} for number in range(4)]
     put(store, *[stored(count, *items[:count]) for count in range(1, 4)])

@@ -200,7 +200,7 @@ def test_tools_are_allowed_by_name_or_as_read_only(rule, tools) -> None:
         ({}, ["read", "write"]),
     ],
 )
-def test_calls_are_approved_by_default_and_by_rule(rule, tools) -> None:
+def test_calls_need_approval_by_default_or_by_rule(rule, tools) -> None:
     assert [tool.name for tool in (READ, WRITE) if declared(require_approval=rule).needs_approval(tool)] == tools
 
 
@@ -210,7 +210,7 @@ def test_the_first_of_two_servers_with_one_label_is_used() -> None:
     assert ResponseTools(ToolServers(), request, (), "")._servers == {"s": DeclaredServer("s", first)}
 
 
-def test_calls_of_other_kinds_are_refused() -> None:
+def test_calls_of_kinds_that_no_tool_server_runs_are_refused() -> None:
     tools = ResponseTools(ToolServers(), read_request({"model": "m", "input": "Hi"}), (), "")
     for kind in ("file_search_call", "image_generation_call"):
         assert kind in ITEMS

@@ -122,7 +122,7 @@ def test_a_call_that_gets_no_slot_in_time_fails() -> None:
     assert asyncio.run(run()) == ("The interpreter had no time for this call within 0.2 seconds.", "1\n")
 
 
-def test_variables_are_kept_and_a_failure_keeps_them() -> None:
+def test_variables_are_kept_even_after_a_failure() -> None:
     first, failed, last = results("x = 5", "print('so far')\nx / 0", "x + 1")
     assert (first, last) == ("", "6\n")
     assert isinstance(failed, ToolFailedError)
@@ -305,7 +305,7 @@ def logs(call):
     return call["outputs"][0]["logs"]
 
 
-def test_the_calls_of_a_response_share_a_container_and_an_item_shows_what_it_printed() -> None:
+def test_the_calls_of_a_response_share_a_container_and_items_have_their_output() -> None:
     outcome = ask(python("x = 6"), python("print(x * 7)"), tools=[TOOL], runner=hosting(), **OUTPUTS)
     first, second = outcome.of("code_interpreter_call")
     assert (first["container_id"], first["status"], logs(first)) == (second["container_id"], "completed", "")

@@ -324,7 +324,7 @@ def test_only_the_text_of_messages_is_annotated_and_each_part_begins_anew() -> N
 
 def test_a_mark_is_placed_in_the_part_that_the_driver_makes() -> None:
     scored = Text("ab", [{"token": "ab", "bytes": [97, 98], "logprob": -0.5, "top_logprobs": []}])
-    assert annotation_places("c【0†】") == [(1, 5)]  # without an Open, the text is in a message all the same
+    assert annotation_places("c【0†】") == [(1, 5)]  # without an Open, the text is still in a message
     assert annotation_places(MESSAGE, scored, "c【0†】") == [(1, 5)]  # the driver begins a part where log probabilities end
     assert annotation_places(MESSAGE, "  \n", "é【0†】") == [(4, 8)]  # white space that was held back is in the part
     assert annotation_places(MESSAGE, "【0", scored, "†】") == []  # the two halves are in different parts

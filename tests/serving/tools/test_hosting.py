@@ -313,7 +313,7 @@ def test_a_hosted_tool_that_the_request_does_not_offer_is_not_run(hosted, shop) 
 FUNCTION = {"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {}}}
 
 
-def test_a_tool_of_the_container_is_hosted_by_its_label_whatever_its_url(hosted) -> None:
+def test_the_label_container_names_a_hosted_tool_with_any_url(hosted) -> None:
     declared = mcp("http://unused", "container")
     runner = servers(container=hosted.hosted["code_interpreter"])
     outcome = ask(calling("container.echo", '{"text": "a"}'), tools=[declared], runner=runner)

@@ -371,7 +371,7 @@ def test_every_text_of_a_search_is_limited() -> None:
     assert len(str(missing)) < 300
 
 
-def test_a_page_is_limited_with_its_numbers_and_its_title() -> None:
+def test_the_text_matches_and_title_of_a_page_are_limited() -> None:
     lines, title = "x\n" * 30_000, "<title>" + "t" * 9_000 + "</title><p>" + TEXT
     kind = (200, {"content-type": "a/" + "b" * 9_000}, b"")
     site = Site({"/lines": as_page(lines, "text/plain"), "/title": as_page(title), "/kind": kind})

@@ -290,7 +290,7 @@ def test_a_finding_is_shown_at_its_event_which_no_edge_explains() -> None:
     assert trace_lines[-1][1]["rules"] == {"M2": 1}
 
 
-def test_edges_explain_later_events_after_some_that_none_explains() -> None:
+def test_events_after_unexplained_ones_are_explained_by_edges() -> None:
     events = [*MESSAGES[:1], {"type": "ping"}, {"type": "poem"}, *MESSAGES[5:]]
     framed = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in [*events[:3], *events[9:]])
     places = fired_edges(lines_of(framed.encode()))
@@ -385,7 +385,7 @@ def edges(step):
     return [(edge.source, edge.trigger, edge.dest) for edge in step.fired]
 
 
-def test_a_legal_message_walks_from_absent_to_completed() -> None:
+def test_the_edges_of_a_legal_message_lead_from_absent_to_completed() -> None:
     (_, response), (_, message) = machines(CORPUS / "legal" / "message.sse")
     assert [(edges(step), step.states) for step in response] == [
         ([("absent", "start", "in_progress")], ("absent",)),
@@ -474,7 +474,7 @@ def test_an_item_without_a_lifecycle_has_no_machine() -> None:
     assert explain(acceptor.transition) == Step("", 3)
 
 
-def test_an_edge_with_a_single_event_has_always_just_begun() -> None:
+def test_an_edge_with_a_single_event_always_begins() -> None:
     acceptor = Acceptor(first_sequence_number=None)
     text = {"item_id": "msg_0", "output_index": 0, "content_index": 0, "delta": "x", "logprobs": []}
     acceptor.feed({"type": "response.output_text.delta", "sequence_number": 7, **text})

@@ -136,7 +136,7 @@ def test_an_ended_stream_is_listed_with_its_verdict_tokens_and_first_words(bodie
     assert (ended["ending"]["legal"], ended["findings"]["error"] > 0) == (False, True)
 
 
-def test_the_stream_to_the_client_is_not_changed() -> None:
+def test_the_viewer_does_not_change_the_answer_to_the_client() -> None:
     plain = TestClient(build(Settings(), EmbeddedEngine()))
     app, _ = watched()
     for body in (REQUEST, {**REQUEST, "stream": False}, {"model": "nobody"}):
@@ -145,7 +145,7 @@ def test_the_stream_to_the_client_is_not_changed() -> None:
         assert len(one.text) == len(other.text)
 
 
-def test_access_requires_the_key() -> None:
+def test_the_viewer_requires_the_key() -> None:
     app, _ = watched(["secret"])
     client = TestClient(app)
     client.post("/v1/responses", json=REQUEST, headers={"authorization": "Bearer secret"})
@@ -160,7 +160,7 @@ def test_access_requires_the_key() -> None:
     assert RecentStreams(Keys()).tenant("") == ""
 
 
-def test_access_to_the_streams_of_a_passed_key_requires_the_key() -> None:
+def test_the_viewer_requires_a_passed_key_for_its_streams() -> None:
     recent = RecentStreams(Keys.of([], passed=True))
     basic = base64.b64encode(b"anyone:one").decode()
     own = "c6f5e8c596d8e304"

@@ -107,7 +107,7 @@ def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_an_error_names_the_key(tmp_path, text, message):
+def test_an_error_names_the_invalid_key_of_the_file(tmp_path, text, message):
     path = written(tmp_path, text)
     with pytest.raises(SettingsError) as caught:
         upstreams_in(path)
@@ -147,7 +147,7 @@ def test_options_override_the_environment_which_overrides_the_file(command, tmp_
     assert (engine.upstreams[0].url, engine.upstreams[0].settings.retries, limit) == ("http://flag:1/x", 1, 9)
 
 
-def test_the_options_make_one_upstream(command):
+def test_the_options_configure_one_upstream(command):
     options = ["--upstream", "http://a", "--upstream-key", "k", "--pass-key", "--upstream-timeout", "5,2", "--family", "hermes"]
     engine, _ = command(*options, "--model", "m", "--model", "gpt-4o=m")
     (upstream,) = engine.upstreams
@@ -615,7 +615,7 @@ def test_a_model_without_an_id_is_left_out(body, names):
         ("deepseek_r1", Tagged(None, "deepseek_r1")),
     ],
 )
-def test_a_family_may_name_its_reasoning_or_that_it_has_none(name, tagged):
+def test_a_family_may_name_its_reasoning_format_or_none(name, tagged):
     assert upstream_of(UpstreamSettings(url="http://a", family=name)).family == tagged
 
 

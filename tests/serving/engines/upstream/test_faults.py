@@ -295,7 +295,7 @@ def test_a_fault_after_the_head_is_a_failed_response_with_the_status_200(reply, 
     assert (answer.status_code, response["status"], response["error"]["code"]) == (200, "failed", code)
 
 
-def test_an_upstream_that_dies_in_the_middle_is_one_warning_without_a_traceback(caplog):
+def test_an_upstream_that_breaks_off_is_logged_as_one_warning_without_a_traceback(caplog):
     with gateway(Reply((event(HELLO), CUT))) as (url, _):
         failed(url)
     ((level, text, traceback),) = logged(caplog)

@@ -45,7 +45,7 @@ def run(request):
 
 @define(eq=False)
 class Server:
-    """Answers each request, over whatever connection, with the next reply; the last one answers all others."""
+    """Answers each request, on any connection, with the next reply; the last one answers all others."""
 
     replies: list
     requests: list = field(factory=list)
@@ -559,7 +559,7 @@ def test_the_first_address_that_answers_is_used(faults, run, monkeypatch):
     run(work())
 
 
-def test_a_second_connection_that_is_made_at_once_is_closed(run, monkeypatch):
+def test_the_second_of_two_simultaneous_connections_is_closed(run, monkeypatch):
     async def work():
         made, both = [], asyncio.Event()
 

@@ -109,7 +109,7 @@ def test_instructions_and_developer_messages_become_system_text():
     ]
 
 
-def test_system_messages_stay_where_they_are_if_the_upstream_accepts_them_there():
+def test_late_system_messages_keep_their_place_if_the_upstream_accepts_them():
     late = [{"role": "user", "content": "d"}, {"role": "system", "content": "e"}]
     assert sent({"late_system": True}, input=late)["messages"] == late
 
