@@ -206,7 +206,7 @@ def test_an_answer_that_ends_with_an_error_after_some_text_fails(results) -> Non
     end = {**EVENTS[-1], "type": "response.failed", "response": failed}
     assert results(stream=stream(frames([*EVENTS[:-1], end])), whole=whole(failed))[1]["text"] == (
         "fails",
-        "the answer ends with an error",
+        "the answer ends with an error: server_error: No.",
     )
 
 

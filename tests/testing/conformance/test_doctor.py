@@ -75,10 +75,19 @@ def test_doctor_lists_the_missing_abilities_of_a_model_that_only_writes_text() -
     ],
 )
 def test_doctor_detects_that_the_system_message_must_come_first(api, consequence) -> None:
-    refused = failure(400, {"error": {"message": "System message must be at the beginning.", "code": 400}})
-    with serve_upstream(ScriptedUpstream([refused])) as url:
-        _, lines = run("--upstream", url, "--upstream-api", api, "--model", "m", "--upstream-retries", "0")
+    with Mock() as mock:
+        mock.when("How are you?").fails(400, "System message must be at the beginning.")
+        mock.when().says("Hello.")
+        _, lines = run("--upstream", mock.base_url, "--upstream-api", api, "--model", "m")
     assert lines[-1] == f"system     -    a system message must come first: {consequence}"
+
+
+def test_doctor_does_not_judge_the_template_of_an_upstream_that_fails() -> None:
+    refused = failure(500, {"error": {"message": "CUDA out of memory"}})
+    with serve_upstream(ScriptedUpstream([refused])) as url:
+        _, lines = run("--upstream", url, "--model", "m", "--upstream-retries", "0")
+    assert [line[:11].strip() for line in lines] == ["models", "window", "answers", "limit", "tools", "reasoning", "schema"]
+    assert lines[2] == "answers    no   500 CUDA out of memory"
 
 
 def test_doctor_requires_an_upstream() -> None:

@@ -215,8 +215,12 @@ def examine(url: str, key: str, model: str | None, upstreams: Sequence[Upstream]
         return
     window = windows.get(chosen)
     yield "window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens"
+    cases = list[CaseResult]()
     for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
         yield case.name, MARKS[case.result], case.note
+        cases.append(case)
+    if cases[0].result != "passes":
+        return
     # Responses upstreams receive system messages as they are, and gpt-oss's prompts have a place for them.
     settings = [each.settings for each in upstreams]
     is_setting = any(each.api == "chat" or (each.api == "vllm" and each.family is not None) for each in settings)

@@ -132,7 +132,7 @@ class Player:
         body = self._request(case.fields)
         replies = [self._stream(body), self._whole(body)]
         for reply in replies:
-            result, note = case.check(reply) if reply.reason != "error" else ("fails", "the answer ends with an error")
+            result, note = case.check(reply) if reply.reason != "error" else ("fails", _ending_error(reply.data))
             if result != "passes":
                 raise CaseEnd(result, note)
         first = [self._content(reply) for reply in replies]
@@ -338,6 +338,16 @@ def _error(api: TestedApi, answer: object) -> str:
     error = members(body.get("error"))
     typed = api != "messages" or (body.get("type") == "error" and bool(as_text(error.get("type"))))
     return as_text(error.get("message")) if typed else ""
+
+
+def _ending_error(raw: bytes) -> str:
+    """Return a note about an answer, streamed or whole, that ends with an error: its code and message, if it has them."""
+    decoder = SseDecoder()
+    streamed = [parse(message.data) for message in (*decoder.feed(raw), *decoder.end())]
+    bodies = [members(body) for body in (streamed or [parse(raw)])]
+    errors = [members(members(body.get("response")).get("error") or body.get("error")) for body in bodies]
+    texts = [as_text(error.get(name)) for error in errors for name in ("code", "message")]
+    return ": ".join(["the answer ends with an error", *filter(None, dict.fromkeys(texts))])
 
 
 def _usage(bodies: Sequence[Body]) -> tuple[int, int, int]:
