@@ -295,6 +295,20 @@ def test_the_metrics_page_needs_the_metrics_key_or_else_an_api_key(serve) -> Non
         assert [status(url), status(url, "m"), ask_for(url).status_code] == [401, 200, 200]
 
 
+def test_a_wrong_key_of_the_metrics_page_says_which_key_is_right(serve) -> None:
+    def refusal(url):
+        return httpx.get(f"{url}/metrics", headers={"authorization": "Bearer x"}).json()["error"]["message"]
+
+    passes = Gateway([upstream_of(UpstreamSettings(url="http://127.0.0.1:9/v1", pass_key=True))])
+    servers = [serve(EmbeddedEngine(), api_key=["k"]), serve(EmbeddedEngine(), api_key=["k"], metrics_key="m"), serve(passes)]
+    messages = []
+    for server in servers:
+        with server as url:
+            messages.append(refusal(url))
+    wrong = "Incorrect API key provided."
+    assert messages == [wrong, *[f"{wrong} This page has its own, that of --metrics-key."] * 2]
+
+
 def test_a_passed_on_key_does_not_open_the_metrics_page(serve) -> None:
     gateway = Gateway([upstream_of(UpstreamSettings(url="http://127.0.0.1:9/v1", pass_key=True))])
     with serve(gateway) as url:

@@ -268,11 +268,14 @@ class KeyGate:
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             headers = Headers(scope=scope)
             authorization = authorization_of(headers)
-            tenant = self._metrics_tenant(authorization) if scope["path"] == METRICS_PATH else self.keys.tenant(authorization)
+            is_metrics = scope["path"] == METRICS_PATH
+            tenant = self._metrics_tenant(authorization) if is_metrics else self.keys.tenant(authorization)
             if tenant is None:
                 message = "You didn't provide an API key (Authorization: Bearer KEY)."
                 if authorization:
                     message = "Incorrect API key provided."
+                if is_metrics and (self.metrics_keys is not self.keys or self.metrics_keys.passed):
+                    message = f"{message} This page has its own, that of --metrics-key."
                 error = ApiError(401, message, code="invalid_api_key")
                 in_messages = speaks_messages(HTTPConnection(scope))
                 app = error_response(error, {"www-authenticate": "Bearer"}, in_messages=in_messages)

@@ -199,9 +199,12 @@ class SqliteStore(SharedStore[SqliteConnection]):
             case apsw.BusyError():
                 return Failure(StoreDown(f"{self.path} is locked by another process."), common=True)
             case apsw.FullError():
-                return Failure(StoreDown(f"{self.path} cannot grow: the disk is full, or the file is as large as it may be."))
+                limit = "" if self.max_bytes is None else f", or the file is as large as max_bytes={self.max_bytes} allows"
+                return Failure(StoreDown(f"{self.path} cannot grow: the disk is full{limit}."))
             case apsw.ReadOnlyError():
                 reason = "cannot be written: it is read-only"
+            case apsw.CantOpenError():
+                reason = f"cannot be opened: its folder is missing, or belongs to another user ({error})"
             case apsw.CorruptError() | apsw.NotADBError():
                 reason = f"is damaged, or is no SQLite database: {error}"
             case apsw.Error() if not isinstance(error, apsw.TooBigError):  # a TooBigError concerns only one call

@@ -48,12 +48,16 @@ def failed(url):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503])
 @pytest.mark.parametrize("streams", [True, False])
-def test_an_error_before_the_first_event_keeps_its_status_and_message(status, streams):
-    body = {"error": {"message": "No.", "type": "some_error", "code": "some_code", "param": "messages"}}
-    with gateway(failure(status, body)) as (url, _):
+def test_an_error_before_the_first_event_keeps_its_status_and_message_and_is_logged_if_operators_can_help(
+    status, streams, caplog
+):
+    body = {"error": {"message": f"No {KEY}.", "type": "some_error", "code": "some_code", "param": "messages"}}
+    with gateway(failure(status, body), key=KEY) as (url, _):
         answer = post(url, stream=streams)
-    expected = {"message": "No.", "type": "some_error", "param": None, "code": "some_code"}
+    expected = {"message": "No ***.", "type": "some_error", "param": None, "code": "some_code"}
     assert (answer.status_code, answer.json()) == (status, {"error": expected})
+    warning = ("WARNING", f"the call failed with status {status}: No ***.", None)
+    assert logged(caplog) == ([] if status in {400, 404, 413, 422} else [warning])
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ MAX_MESSAGE: Final = 2_000
 
 RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """The statuses after which another attempt may succeed."""
+CLIENT_ERRORS: Final = frozenset({400, 404, 413, 422})
+"""The statuses of requests at whose error an operator can do nothing, so that the log has no warning."""
 LONGEST_WAIT: Final = 5.0
 """The longest wait in seconds before another attempt; if it would be longer, the client receives the error instead."""
 STALLED: Final = "upstream_timeout"
@@ -50,6 +52,8 @@ DISCONNECTED: Final = "upstream_disconnected"
 """The error code for a connection that ends before the answer does."""
 REDIRECTED: Final = "upstream_redirect"
 """The error code for a redirect, which is not retried either, because the next answer would be the same."""
+LOGGED: Final = frozenset({STALLED, UNREACHABLE, REDIRECTED})
+"""The error codes of faults that are logged with more than the client learns."""
 BACKOFF: Final = 0.25
 """Seconds before the second attempt; each further one waits twice as long."""
 
@@ -472,6 +476,8 @@ class EventStream:
         wait = backoff if error.retry_after is None else error.retry_after
         is_lasting = error.status not in RETRIED or error.code in (STALLED, REDIRECTED)
         if self._is_probe or self._attempts > self._upstream.settings.retries or is_lasting or wait > LONGEST_WAIT:
+            if error.status not in CLIENT_ERRORS and error.code not in LOGGED:
+                self._log("the call failed with status %d: %s", error.status, error.message[:MAX_MESSAGE])
             raise error
         reason = "cannot be reached" if error.code == UNREACHABLE else f"failed with status {error.status}"
         logger.info("the upstream server %s; next attempt in %.2f s", reason, wait)
