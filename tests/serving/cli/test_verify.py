@@ -75,7 +75,8 @@ def test_a_counterexample_is_shown_with_its_path(run):
 
 def test_a_log_shows_the_progress_of_a_long_proof(run, monkeypatch):
     monkeypatch.setattr("interlock.serving.cli.machines.PROGRESS", -1.0)
-    lines = run(result=REFUTED).stderr.splitlines()
+    first, *lines = run(result=REFUTED).stderr.splitlines()
+    assert first == "The proof takes one to two minutes of CPU time."
     assert [line.rpartition(", after ")[0] for line in lines] == [f"Exploring the process {name}" for name in MODELS]
     assert all(re.fullmatch(r"\d+ s", line.rpartition(", after ")[2]) for line in lines)
 

@@ -19,7 +19,7 @@ from recovery.notation import Item, answer, call, reasoning
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.families import SYNTAXES
 from interlock.parsers.families.framing import Trigger
-from interlock.parsers.families.patterns import wild
+from interlock.parsers.families.patterns import example, wild
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
 
 _ARGUMENTS: Final = '{"s":"a"}'
@@ -68,6 +68,7 @@ def cases_of(name: str) -> Iterator[Derived]:
             f"{name!r} needs a template in TEMPLATES of reference_encoders.py: see 'Add a family' in docs/library/families.md"
         )
     yield from _whole(name)
+    yield from _spelled(name)
     yield from _marked(name)
     yield from _announced(name) if announces(name) else _bare(name)
     if any(TEMPLATES[name].section):
@@ -93,6 +94,18 @@ def _whole(name: str) -> Iterator[Derived]:
     yield Derived(
         "no arguments", name, f"</think>{encode([WrittenItem('call', '{}', 'g')], name)}", [("function_call", "{}", "g")]
     )
+
+
+def _spelled(name: str) -> Iterator[Derived]:
+    """A call with arguments and one without, with each spelling of a marker in place of the one that the template writes."""
+    for function, arguments in (("f", _ARGUMENTS), ("g", "{}")):
+        one = encode([WrittenItem("call", arguments, function)], name)
+        for role in (Trigger.SECTION, Trigger.CALL, Trigger.INVOKE, Trigger.UNCALL):
+            spellings = SYNTAXES[name].markers.get(role, ())
+            for usual in sorted((marker for marker in spellings if marker in one), key=len)[-1:]:
+                for spelling in (marker for marker in spellings if marker != usual):
+                    text = f"</think>{one.replace(usual, example(spelling))}"
+                    yield Derived(f"{spelling!r} around {arguments}", name, text, [("function_call", arguments, function)])
 
 
 def _announced(name: str) -> Iterator[Derived]:

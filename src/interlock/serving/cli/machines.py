@@ -42,6 +42,8 @@ def verify(*, json: bool, open_items: int | None) -> None:
 
     start, started = process_time(), monotonic()
     console = Console(stderr=True)
+    if open_items is None:
+        click.echo("The proof takes one to two minutes of CPU time.", err=True)
     with option_errors(), console.status("Exploring the driver") as status:
         shown = started
 
