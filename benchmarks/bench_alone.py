@@ -1,4 +1,4 @@
-"""What the standalone server costs at 1 to 2,000 streams; see docs/evidence/performance.md.
+"""The cost of the standalone server at 1 to 2,000 streams; see docs/evidence/performance.md.
 
     python benchmarks/bench_alone.py
     python benchmarks/bench_alone.py gateway    # this part alone
@@ -55,21 +55,21 @@ CROWD: Final = 50
 """Streams without a rate, for which the workers share the work."""
 ROUNDS: Final = 3
 SHAPES: Final = {("responses", "text"): ROUNDS, ("responses", "calls"): 1, ("chat", "text"): 1, ("chat", "calls"): 1}
-"""Rounds in front of a gateway's upstream, by its API and what its deltas are of; the targets are those of the first."""
+"""Rounds of a gateway, by the API of its upstream and the kind of its deltas; the targets are about the first."""
 PROBES: Final = 150
 GATEWAY_PROBES: Final = 40
 GATEWAY_WINDOWS: Final = 3
 PAUSE: Final = 0.05
 """Seconds between two probes."""
 BURST: Final = 50
-"""Requests that come at once."""
+"""Concurrent requests of a burst."""
 BURSTS: Final = 6
-"""Of them, the first one warms the server up."""
+"""The number of bursts; the first one warms up the server."""
 AT_ONCE: Final = "1000000"
 """Deltas a second of an upstream that does not wait."""
 
 LONG: Final = 20_000
-"""Tokens of the answers that nobody reads: 5 MB of events."""
+"""The tokens of an unread answer: 5 MB of events."""
 UNREAD: Final = 50
 STILL: Final = 1.0
 """Seconds without any work after which a server waits for its clients."""
@@ -77,7 +77,7 @@ STILL: Final = 1.0
 
 @frozen
 class Loaded:
-    """What was measured under one load.
+    """The figures under one load.
 
     Args:
         costs: Microseconds of CPU time for each token, by window.
@@ -278,7 +278,7 @@ def _memory(name: str, streams: int, memory: Mapping[str, float]) -> dict[str, A
 
 
 def _unread(server: Process) -> dict[str, Any]:
-    """Open streams that nobody reads, wait until nothing more is made, and tell what each of them holds."""
+    """Open streams that nobody reads, wait until the server is idle, and return the row with the memory of each."""
     asyncio.run(first_event(server.url))
     before = server.megabytes
     clients = [unread(server.url) for _ in range(UNREAD)]

@@ -36,7 +36,7 @@ PATHS: Final = {INTERLOCK: "", VLLM: "/vllm", FLOOR: "/floor"}
 
 @frozen
 class Asked:
-    """What is to be measured: the cases whose names hold `only`, at `streams` if they are named."""
+    """The arguments: measure the cases whose names contain `only`, with `streams` streams if that is given."""
 
     only: str
     streams: int | None
@@ -44,7 +44,7 @@ class Asked:
 
 
 def main() -> None:
-    """Start the servers, send to each route in turn, and show what came out."""
+    """Start the servers, send requests to each route in turn, and show the results."""
     parser = ArgumentParser(description=main.__doc__)
     parser.add_argument("--only", default="", help="cases whose names hold this; 'delays' for how long others wait")
     parser.add_argument("--streams", type=int, help="with so many streams alone")
@@ -83,7 +83,7 @@ def _keep(results: Sequence[Result], console: Console) -> None:
 
 
 def _announce(folder: Path) -> None:
-    """Write what an installed package would have, so that vLLM finds the plugin."""
+    """Write the metadata of an installed package, so that vLLM finds the plugin."""
     package = folder / "interlock_bench-0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: interlock-bench\nVersion: 0\n")
@@ -112,7 +112,7 @@ def _measure(rows: Sequence[Row], console: Console) -> list[Result]:
 
 
 def _cost(server: servers.Server, case: Case, path: str, streams: int) -> Round:
-    """Return what gives the CPU time of the server's process for each token."""
+    """Return a round that measures the CPU time of the server's process for each token."""
     tokens = case.streams[streams]
     body, url, pid = case.body(streams), f"{server.url}{path}/v1/responses", server.process.pid
 

@@ -61,7 +61,7 @@ def _compact(arguments: str) -> str:
 
 
 def is_read(read: Read, name: str, shape: Shape, *, words: bool) -> bool:
-    """Return whether a shape is read as it is meant; without `words`, even if words are lost."""
+    """Return whether a shape is read correctly; without `words`, even if words are lost."""
     try:
         text, calls = read(name, their_parsers.pieces_of(shape.text))
     except Exception:  # noqa: BLE001 - whatever it is, a server would fail with it
@@ -70,7 +70,7 @@ def is_read(read: Read, name: str, shape: Shape, *, words: bool) -> bool:
 
 
 def table() -> Iterator[str]:
-    """Yield how many shapes each side reads as they are meant: of each part, and of all."""
+    """Yield how many shapes each side reads correctly: of each part, and of all."""
     every = list(shapes())
     sides = [(f"Interlock, `{name}`", interlock, name) for name in NAMES] + [(f"vLLM, `{name}`", vllm, name) for name in NAMES]
     counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(sides) + 1))

@@ -1,4 +1,4 @@
-"""What vLLM's parsers lose beside Interlock's on the same inputs; writes docs/library/families.md.
+"""The losses of vLLM's and Interlock's parsers on the same inputs; writes docs/library/families.md.
 
     python benchmarks/losses.py
 
@@ -31,7 +31,7 @@ SECTION: Final = re.compile(r"(<!-- measured: vllm -->\n).*?(<!-- end -->)", re.
 WORD: Final = re.compile(r"w\d+x")
 TOKENS: Final = (1, 3)
 LITERAL_ENDS: Final = ('"}', "'", '<|"|>', "<escape>", "]<]minimax[>[</city>")
-"""What ends a value where it is JSON or a literal."""
+"""The ends of values that are JSON or a literal."""
 
 UNREAD: Final = ("mistral", "olmo3", "hunyuan_a13b")
 """Families whose reasoning vLLM reads only with the model's own tokenizer, or only in deltas of one id."""
@@ -42,7 +42,7 @@ Read = Callable[[Stream, Sequence[str]], tuple[str, list[str]]]
 
 @frozen
 class Turn:
-    """What a model wrote.
+    """The output of a model.
 
     Args:
         text: All of it.
@@ -58,7 +58,7 @@ class Turn:
 
 
 def turns(name: str) -> Mapping[str, Turn]:
-    """Return the turns of a family, by what is the matter with them; the numbers are vLLM's issues and pull requests."""
+    """Return the turns of a family, by their peculiarity; the numbers are vLLM's issues and pull requests."""
 
     def call(word: str, function: str = "get_weather") -> str:
         return encode([WrittenItem("call", f'{{"city":"{word}"}}', function)], name)
@@ -113,7 +113,7 @@ def interlock(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def wrong(read: Read, name: str, turn: Turn, tokens: int) -> str:
-    """Return what is wrong with what was read, by a letter each; the page says which.
+    """Return the faults of a result, one letter each; the page explains the letters.
 
     Args:
         read: The contender.
@@ -149,7 +149,7 @@ def _is_object(arguments: str) -> bool:
 
 
 def losses() -> Iterator[str]:
-    """Yield a table of what each side loses; Interlock's omits the families that it reads correctly."""
+    """Yield a table of the losses of each side; Interlock's omits the families that it reads correctly."""
     columns = tuple(turns("hermes"))
     for side, read in (("vLLM", their_parsers.read_text), ("Interlock", interlock)):
         yield f"| {side} | {' | '.join(columns)} |"

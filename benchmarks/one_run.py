@@ -41,7 +41,7 @@ class Resolved(ResponseService):
 
 @define(eq=False)
 class OneRun(PendingRun[T], Generic[T]):
-    """A run whose events are iterated, without a context for its caller to enter."""
+    """A run that yields its events without a context manager."""
 
     run: ResponseRun[T] = field(init=False)
     """The run, once it is admitted."""

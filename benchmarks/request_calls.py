@@ -47,7 +47,7 @@ Call = tuple[str, str]
 
 
 class Words(Engine):
-    """Says a word at a time, with a pause between two, so that each is a read of its own for a gateway."""
+    """Yields a word at a time, with a pause after each, so that a gateway reads each on its own."""
 
     models = ("m",)
     format = "text"

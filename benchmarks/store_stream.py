@@ -94,7 +94,7 @@ async def _cost(responses: Sequence[Coroutine[object, object, None]]) -> float:
 
 
 async def _foreground(store: ResponseStore | None) -> None:
-    """Make a foreground response, and join its frames."""
+    """Create a foreground response, and join its frames."""
     async for frames in _run(store).events():
         b"".join(frames)
 
@@ -108,7 +108,7 @@ async def _ended() -> StoredResponse:
 
 
 async def _background(store: ResponseStore) -> None:
-    """Make a background response, and read it meanwhile."""
+    """Create a background response, and read it meanwhile."""
     run = _run(None)
     background_registry = BackgroundRegistry(Archive(store))
     queued = await background_registry.begin(run)

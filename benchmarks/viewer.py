@@ -25,7 +25,7 @@ DELTA = (
     b'"content_index": 0, "delta": "w%d ", "logprobs": [], "sequence_number": %d}\n\n'
 )
 
-# From a key to the second frame after it: what it changed has then been painted.
+# The time from a key to the second frame after it, when the change has been painted.
 STEP = """key => new Promise(done => {
     const began = performance.now();
     document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
@@ -58,7 +58,7 @@ def stream(number: int) -> bytes:
 
 @contextmanager
 def shown(file: Path) -> Iterator[str]:
-    """Run `interlock view`, and give the address of its page."""
+    """Run `interlock view`, and yield the address of its page."""
     command = [sys.executable, "-m", "interlock", "view", "--no-open", file]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own command
         line = process.stderr.readline() if process.stderr else ""

@@ -30,9 +30,9 @@ TABLES: Final = PICTURES / "figures.md"
 BOUNDS: Final = PICTURES / "bounds.md"
 GUIDE: Final = HERE.parent / "docs" / "guides" / "operating.md"
 GATEWAY: Final = "500 streams of 20 text deltas a second, chat upstream"
-"""The row of the gateway that the guide is about."""
+"""The row of the gateway in the guide."""
 RUNS: Final = "latest", "server", "gateway", "alone"
-"""What the benches wrote, each in a file of its own."""
+"""The results of the benchmarks, each in its own file."""
 CONTENDERS: Final = {
     "interlock": "Interlock",
     "plugin": "Interlock, on vLLM's outputs",
@@ -134,7 +134,7 @@ def _table(rows: Run) -> Iterator[str]:
 
 
 def _targets(rows: Run, before: str) -> Iterator[str]:
-    """Yield what was to be reached, and what was, in these rows or in those that were written before."""
+    """Yield the targets with the reached figures, of these rows or of those on the page."""
     known = {line.split(" | ")[0].removeprefix("| "): line for line in before.splitlines() if line.startswith("| ")}
     yield from _head("", "to reach", "reached", "")
     for target in TARGETS:

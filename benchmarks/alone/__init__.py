@@ -1,1 +1,1 @@
-"""What the standalone server costs: a server process, the least that any server would do, and clients that load both."""
+"""The cost of the standalone server: a server process, a minimal server as the floor, and clients that load both."""

@@ -1,4 +1,4 @@
-"""Clients that load a server with many streams: as little as can be for each event, so that the server is what is measured."""
+"""Clients that load a server with many streams, at the least cost for each event, so that the server dominates the figures."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ DELTA: Final = b".delta\n"
 """The end of the line that names an event of text or of arguments."""
 EVENT: Final = b"event: "
 LAST: Final = b"\r\n0\r\n\r\n"
-"""The end of a body in chunks."""
+"""The end of a chunked body."""
 
 OPENING: Final = 300
-"""Streams that are begun in a second."""
+"""The streams that begin in a second."""
 
 SHORT: Final = 16
-"""Tokens of a stream that is opened for its first event: the fewest that may be asked for."""
+"""The tokens of a stream that is opened for its first event: the fewest that a request allows."""
 
 WELL: Final = b"HTTP/1.1 200 "
 
 SMALL: Final = 4096
-"""Bytes that a client's system takes for it before it reads, as little as may be."""
+"""The receive buffer of a client, in bytes, as small as possible."""
 
 
 @define
 class Tally:
-    """What all clients have received.
+    """The events that all clients have received.
 
     Args:
         tokens: Events of text or of arguments.
@@ -46,10 +46,10 @@ class Tally:
 
 
 class Reader(asyncio.Protocol):
-    """One connection, over which one stream at a time is asked for.
+    """One connection, which requests one stream at a time.
 
     Args:
-        tally: Where events are counted.
+        tally: The count of events.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -59,18 +59,18 @@ class Reader(asyncio.Protocol):
         self.waited: float | None = None
         """Seconds from the request to its first event."""
         self.begun = asyncio.Event()
-        """Set when the first event of all has come."""
+        """Set at the first event of the connection."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def ask(self, transport: asyncio.Transport, budget: int | None) -> asyncio.Future[None]:
-        """Send a request, and return what is done when its stream has ended."""
+        """Send a request, and return a future that is done at the end of its stream."""
         self.waited, self.ended = None, asyncio.get_running_loop().create_future()
         self._asked = perf_counter()
         transport.write(request(budget))
         return self.ended
 
     def data_received(self, data: bytes) -> None:
-        """Count what has come."""
+        """Count events, and detect the end of the stream."""
         self._tally.tokens += data.count(DELTA)
         if data.startswith(b"HTTP/1.1 ") and not data.startswith(WELL):
             self.ended.set_exception(RuntimeError(data.decode(errors="replace")))
@@ -82,7 +82,7 @@ class Reader(asyncio.Protocol):
             self.ended.set_result(None)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel the pending stream."""
         if not self.ended.done():
             self.ended.cancel()
 
@@ -103,7 +103,7 @@ async def _connected(url: str, tally: Tally) -> tuple[asyncio.Transport, Reader]
 
 @define(eq=False)
 class Crowd:
-    """Clients each of which always has a stream open.
+    """Clients that each always have an open stream.
 
     Args:
         url: The server's.
@@ -149,7 +149,7 @@ class Crowd:
 
 
 async def first_event(url: str) -> float:
-    """Ask for a short stream over a connection of its own; return the seconds until its first event."""
+    """Request a short stream over a new connection; return the seconds until its first event."""
     transport, reader = await _connected(url, Tally())
     await reader.ask(transport, SHORT)
     transport.abort()
@@ -169,7 +169,7 @@ async def burst(url: str, streams: int) -> list[float]:
 
 
 def unread(url: str) -> socket.socket:
-    """Ask for a stream, and return its connection, of which nothing is read."""
+    """Request a stream, and return its connection, which nobody reads."""
     parts = urlsplit(url)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)

@@ -1,4 +1,4 @@
-"""The least that a server of such streams does: `python -m alone.floor RECORDING RATE` in the folder benchmarks/.
+"""A minimal server of such streams: `python -m alone.floor RECORDING RATE` in the folder benchmarks/.
 
 The same HTTP server with the same settings, the same engine at the same rate; each step of it is answered with one constant frame
 of the usual length. What the other server costs above this one is what requests and events cost.

@@ -1,4 +1,4 @@
-"""A server process: its start, and what it has taken of processor and memory."""
+"""A server process: its start, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Process", "started"]
 HERE: Final = Path(__file__).parents[1]
 ADDRESS: Final = re.compile(r"http://([\d.]+:\d+)")
 LISTENING: Final = re.compile(r"listening on ([\d.]+:\d+)")
-"""How agentic-api says it."""
+"""The message of agentic-api."""
 STATES: Final = ("01", "08")
 """Established, and closed by the client alone."""
 
 
 @frozen
 class Process:
-    """A server that runs.
+    """A running server.
 
     Args:
-        url: Where it is.
+        url: Its URL.
         pid: The number of its process.
     """
 
@@ -38,17 +38,17 @@ class Process:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Its port."""
         return urlsplit(self.url).port or 0
 
     @property
     def microseconds(self) -> float:
-        """The CPU time that it has taken."""
+        """Its CPU time so far."""
         return cpu_time(self.pid)
 
     @property
     def megabytes(self) -> float:
-        """The memory that it has, in MB."""
+        """Its memory, in MB."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")) / 1e6
 
@@ -64,9 +64,9 @@ def started(*arguments: str, program: str = sys.executable, address: re.Pattern[
     """Start a server, and end it.
 
     Args:
-        arguments: What the program is given; the server writes its address to its output.
+        arguments: The arguments of the program; the server writes its address to its output.
         program: Python, or another server.
-        address: How it writes its address.
+        address: The pattern of its address in the output.
     """
     command: Sequence[str] = [program, *arguments]
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

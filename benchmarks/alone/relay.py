@@ -1,4 +1,4 @@
-"""Both ends of a gateway's bench, in the folder benchmarks/: `python -m alone.relay upstream API KIND RATE`, and `… forward URL`.
+"""The two ends of a gateway, in benchmarks/: `python -m alone.relay upstream API KIND RATE`, and `… forward URL`.
 
 The upstream streams deltas of text or of calls at a rate, in either API. The forwarder passes bytes on and reads none of them: no
 gateway can cost less in Python. Each event has the name that clients count.
@@ -78,7 +78,7 @@ def responses(kind: str, tokens: int) -> list[bytes]:
 
 
 class Upstream(asyncio.Protocol):
-    """Answers each request over one connection with a stream, and asks for a list of models with the only one.
+    """Answers each request over one connection with a stream, and a request for models with the only one.
 
     Args:
         api: Which API the streams are of.
@@ -98,7 +98,7 @@ class Upstream(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer a request once its body is there."""
+        """Answer a request when its body is complete."""
         self._received += data
         head, found, body = self._received.partition(b"\r\n\r\n")
         length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)

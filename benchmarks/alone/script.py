@@ -1,4 +1,4 @@
-"""What the servers of this bench say: prose, one token of harmony for each step."""
+"""The output of the servers of this benchmark: prose, one token of harmony for each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAME: Final = b"event: response.output_text.delta\ndata: " + b"x" * 211 + b"\n\
 
 
 def written(path: Path, tokens: int) -> Path:
-    """Write the recording of an answer, and return where it is.
+    """Write the recording of an answer, and return its path.
 
     Args:
         path: Where to.

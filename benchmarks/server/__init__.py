@@ -1,1 +1,1 @@
-"""What a token costs the process that serves: one vLLM server with three routes for the same request."""
+"""The cost of a token in the server's process: one vLLM server with three routes for the same request."""

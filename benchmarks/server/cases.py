@@ -1,4 +1,4 @@
-"""What is measured: what a model writes, how many do at once, and where the part begins whose cost is shown."""
+"""The cases: the output of a model, the number of concurrent streams, and the start of the measured part."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ CALLED: Final = "\n</parameter>\n</function>\n</tool_call><|im_end|>"
 
 @frozen
 class Case:
-    """One of them.
+    """A case.
 
     Args:
-        name: What it is called.
-        server: On which server it runs.
-        before: What the model writes first.
-        text: What it then writes, as often as it takes.
-        after: What it writes last.
-        streams: How many do so at once, each with the tokens of `text` whose cost is shown.
-        leap: What comes at once after `before`, as if it had been written.
-        leaps: How many times.
-        then: What comes with it.
-        tools: What the request declares.
+        name: Its name.
+        server: Its server.
+        before: The first output of the model.
+        text: The output after that, repeated as often as needed.
+        after: The last output.
+        streams: The numbers of concurrent streams, each with the number of measured tokens of `text`.
+        leap: The output that arrives at once after `before`, as if it had been generated.
+        leaps: The repetitions of `leap`.
+        then: The output that arrives with it.
+        tools: The tools of the request.
         interval: Tokens of an output of the engine.
-        yielder: Milliseconds of its steps for each stream, and ten more; enough for the dearest route. None for steps as fast as
-            they come.
-        pause: Seconds of the step after the leap, in which the dearest route reads it.
+        pace: Milliseconds of a step for each stream, plus ten: enough for the most expensive route. None for steps as fast
+            as possible.
+        pause: Seconds of the step after the leap, in which the most expensive route reads it.
         repeats: How often each route is measured.
     """
 
@@ -72,12 +72,12 @@ class Case:
     then: str = ""
     tools: Sequence[Mapping[str, object]] = ()
     interval: int = 1
-    yielder: float | None = 0.2
+    pace: float | None = 0.2
     pause: float = 0
     repeats: int = 3
 
     def body(self, streams: int) -> dict[str, object]:
-        """Return the request that has the model write so.
+        """Return the request that makes the model write this output.
 
         Args:
             streams: How many are sent at once; they begin together.
@@ -89,7 +89,7 @@ class Case:
             "round_token": -1,
             "interval": self.interval,
             "together": streams,
-            "pace": 0 if self.yielder is None else (10 + self.yielder * streams) / 1000,
+            "pace": 0 if self.pace is None else (10 + self.pace * streams) / 1000,
             "leap_after": len(before),
             "pause": self.pause,
             "leap_tokens": tokens(self.leap),
@@ -103,8 +103,8 @@ class Case:
 
 
 def _writing(name: str, length: int, streams: Mapping[int, int]) -> Case:
-    """Return an agent that is writing a file of which some characters have come."""
-    return Case(name, CODER, CALL, CODE, CALLED, streams, CODE, length // len(CODE), tools=[WRITE], yielder=6, pause=3)
+    """Return the case of an agent that writes a file, of which some characters have arrived."""
+    return Case(name, CODER, CALL, CODE, CALLED, streams, CODE, length // len(CODE), tools=[WRITE], pace=6, pause=3)
 
 
 def _text(name: str, streams: Mapping[int, int], interval: int = 1) -> Case:
@@ -126,13 +126,13 @@ CASES: Final = (
         leap=PROSE,
         leaps=20_000 // len(playing.tokens("gpt_oss", PROSE)),
         then=NEXT + ANSWER,
-        yielder=0.8,
+        pace=0.8,
         pause=6,
     ),
 )
 
-OTHERS: Final = evolve(_text("others", {8: 600}), yielder=None)
-"""The streams that wait."""
+OTHERS: Final = evolve(_text("others", {8: 600}), pace=None)
+"""The waiting streams."""
 
-WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 240}), yielder=None, repeats=5)
-"""For whom they wait; the engine does not, or what one stream takes of each step would fit into its pace, and show nowhere."""
+WRITER: Final = evolve(_writing("a file of 20,000 characters", 19_000, {1: 240}), pace=None, repeats=5)
+"""The stream that they wait for. The engine has no pace here, which would hide the time of one stream in each step."""

@@ -1,4 +1,4 @@
-"""For how long the streams of a server wait because one of them is dear: the gaps between their pieces meanwhile."""
+"""The delay of the streams of a server by an expensive one: the gaps between their chunks meanwhile."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from server.load import Reading, begin, end
 
 DELAYS: Final = "delays"
 _MILLISECONDS: Final = 1_000
-"""In a second."""
+"""Milliseconds in a second."""
 _PERCENTILES: Final = {"p50": 49, "p99": 98}
 
 
 def delays(urls: Mapping[str, str], repeats: int) -> list[Result]:
-    """Measure the gap between two pieces of a stream of text while another stream writes a file.
+    """Measure the gap between two chunks of a stream of text while another stream writes a file.
 
     Args:
         urls: The routes.
@@ -43,7 +43,7 @@ def delays(urls: Mapping[str, str], repeats: int) -> list[Result]:
 
 
 async def _gaps(url: str) -> Sequence[float]:
-    """Return the seconds between the pieces of all streams of text while one stream writes, from its leap to its end."""
+    """Return the seconds between the chunks of all streams of text while one stream writes, from its leap to its end."""
     (streams,) = OTHERS.streams
     others = [await begin(url, OTHERS.body(streams)) for _ in range(streams)]
     began = 0.0

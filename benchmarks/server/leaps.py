@@ -1,4 +1,4 @@
-"""What the engine's client is made to do in a server that is measured, so that long responses need not be waited for.
+"""A change of the engine's client in a measured server: it skips the wait for long responses.
 
 A request says in its `vllm_xargs` with how many others it begins, `together`: it is held back until all of them are there. After
 `leap_after` tokens its model leaps: `leap_tokens` come at once, `leap_times` times, and then `mark_tokens`, as if they had been
@@ -21,13 +21,13 @@ LEAPT: Final = "leapt"
 
 @define(eq=False)
 class Gate:
-    """Holds requests back until all that belong together are there."""
+    """Holds back requests until all of a group have arrived."""
 
     _waiting: int = 0
     _opened: asyncio.Event = field(factory=asyncio.Event)
 
     async def passed(self, together: int) -> None:
-        """Wait until so many do."""
+        """Wait until as many requests wait."""
         self._waiting += 1
         opened = self._opened
         if self._waiting >= together:
@@ -37,7 +37,7 @@ class Gate:
 
 
 def hook(client: Any) -> None:  # noqa: ANN401 - vLLM's
-    """Replace the one function of the engine's client that generates."""
+    """Replace the function of the engine's client that generates."""
     theirs, gate = client.generate, Gate()
 
     async def generate(prompt: Any, sampling: Any, request_id: str, **others: Any) -> AsyncGenerator[Any]:  # noqa: ANN401 - vLLM's

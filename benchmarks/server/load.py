@@ -1,4 +1,4 @@
-"""Sends requests to a server, reads the streams as cheaply as can be, and reads how much CPU time its process has taken."""
+"""Sends requests to a server, reads the streams at the least cost, and reads the CPU time of its process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from attrs import define, field
 
 _TIMEOUT: Final = 300.0
 _NANOSECONDS: Final = 1_000
-"""In a microsecond."""
+"""Nanoseconds in a microsecond."""
 
 MARK: Final = b"@@"
-"""What a stream holds, once, where the part begins that is measured."""
+"""The mark in a stream at the start of the measured part."""
 
 _HEAD: Final = b"HTTP/1.1 200 "
 _END: Final = b"0\r\n\r\n"
@@ -31,19 +31,19 @@ def cpu_time(pid: int) -> float:
 
 @define(eq=False)
 class Reading(asyncio.Protocol):
-    """One request on a connection of its own, and what came back.
+    """One request on its own connection, and the answer.
 
     Args:
-        request: Its bytes.
-        on_mark: Called when the mark came.
+        request: The bytes of the request.
+        on_mark: Called at the mark.
     """
 
     _request: bytes
     _on_mark: Callable[[], object]
     ended: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    """Done when the server has closed the connection, or has broken it."""
+    """Done when the connection is closed or lost."""
     times: list[float] = field(factory=list[float], init=False)
-    """When each piece came, in seconds of a clock of the process."""
+    """The time of each chunk, in seconds of a clock of the process."""
     _pieces: list[bytes] = field(factory=list[bytes], init=False)
     _marked: bool = field(default=False, init=False)
 
@@ -53,7 +53,7 @@ class Reading(asyncio.Protocol):
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Keep a piece."""
+        """Keep a chunk."""
         self.times.append(perf_counter())
         self._pieces.append(data)
         if not self._marked and MARK in data:
@@ -71,18 +71,18 @@ class Reading(asyncio.Protocol):
 
     @property
     def data(self) -> bytes:
-        """All that came, the head of the answer and the sizes of its chunks included."""
+        """All received bytes, including the head of the answer and the sizes of its chunks."""
         return b"".join(self._pieces)
 
 
 async def read(url: str, body: Mapping[str, object], streams: int, on_mark: Callable[[], object]) -> list[Reading]:
-    """Send a request some times at once, and read the streams to their ends.
+    """Send a request several times at once, and read the streams to their ends.
 
     Args:
         url: Where to.
         body: The request.
-        streams: How many at once.
-        on_mark: Called when the mark came in the last of them.
+        streams: The number of concurrent requests.
+        on_mark: Called at the mark in the last of them.
 
     Raises:
         RuntimeError: An answer is no stream, or has no end.
@@ -120,7 +120,7 @@ async def begin(url: str, body: Mapping[str, object], on_mark: Callable[[], obje
     Args:
         url: Where to.
         body: The request.
-        on_mark: Called when the mark came.
+        on_mark: Called at the mark.
     """
     parts, sent = urlsplit(url), json.dumps(body).encode()
     head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\nContent-Type: application/json\r\n"

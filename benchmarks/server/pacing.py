@@ -1,4 +1,4 @@
-"""A logits processor that has an engine on the CPU keep the pace of one on a GPU, and write the tokens that a test chose.
+"""A logits processor: an engine on the CPU keeps the pace of one on a GPU, and writes the tokens of a script.
 
 Steps of a tiny model are shorter than what the server needs for their tokens; the queue would then merge outputs as it
 happens, and the process would be measured at work that nobody has. A request says in its `vllm_xargs` how long a step takes,
@@ -16,7 +16,7 @@ from vllm.v1.sample.logits_processor import BatchUpdate
 
 
 class PacedTokens(ScriptedTokens):
-    """Forces each next token, and waits until its step has taken as long as it should."""
+    """Forces each next token, and waits until the step has had its planned time."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
@@ -32,7 +32,7 @@ class PacedTokens(ScriptedTokens):
             self._leaps = int(extra.get("leap_after", -1))
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """Leave one token possible, not before the step has taken its time."""
+        """Allow only one token, after the planned time of the step."""
         logits = super().apply(logits)
         leapt = any(len(output) == self._leaps for _, output in self._scripts.values())
         sleep(max(0.0, self._before + self._pace - monotonic()) + (self._pause if leapt else 0))

@@ -31,9 +31,9 @@ FRAME: Final = (
     b'event: response.output_text.delta\ndata: {"content_index":0,"delta":" lock","item_id":"msg_%032d","logprobs":[],'
     b'"output_index":0,"sequence_number":100,"type":"response.output_text.delta"}\n\n' % 0
 )
-"""What the floor writes for each output: as many bytes as a delta of text has."""
+"""The frame of the floor for each output, of the size of a text delta."""
 MARKED: Final = FRAME.replace(b" lock", b" l%b" % MARK + b"k")
-"""The same for an output that has leapt."""
+"""The same for an output with a leap."""
 
 
 @define(eq=False)
@@ -65,7 +65,7 @@ class Routes:
 
 
 def _unhooked(serving: OpenAIServingResponses) -> OpenAIServingResponses:
-    """Copy the object that serves responses, without what a plugin has put in front of its methods."""
+    """Copy the object that serves responses, without the wrappers of a plugin around its methods."""
     bare = copy(serving)
     for name in [name for name in vars(bare) if callable(getattr(type(bare), name, None))]:
         del vars(bare)[name]

@@ -1,4 +1,4 @@
-"""Two kinds of charts as SVG, on logarithmic axes, because what is compared differs by orders of magnitude."""
+"""Two kinds of charts as SVG, on logarithmic axes, because the figures differ by orders of magnitude."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from attrs import frozen
 __all__ = ["bars", "lines"]
 
 INKS: Final = {"interlock": "#0a7d55", "plugin": "#62b391", "vllm": "#b5482f", "floor": "#8a8f98"}
-"""What each contender is drawn with."""
+"""The colour of each contender."""
 
 OTHER_INKS: Final = "#0a7d55", "#b5482f", "#3d6fb4", "#8a5fb0", "#a8842c", "#5b7f8c", "#c46a97"
-"""What is drawn that is no contender."""
+"""The colours of series that are not contenders."""
 
 NAMES: Final = {"interlock": "Interlock", "plugin": "Interlock in vLLM", "vllm": "vLLM", "floor": "floor"}
 
 _WIDTH: Final = 800
 _LEADING: Final = 18
-"""From one label to the next below it."""
+"""The distance from one label to the next below it."""
 _FEW: Final = 2
 """Powers of ten up to which the numbers between them are marked too."""
 _STYLE: Final = (
@@ -43,12 +43,12 @@ class Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], start: float, stop: float) -> Scale:
-        """Return the scale that holds all values."""
+        """Return the scale that contains all values."""
         low = floor(log10(min(values)))
         return cls(low, max(ceil(log10(max(values))), low + 1), start, stop)
 
     def at(self, value: float) -> float:
-        """Return where a value stands."""
+        """Return the position of a value."""
         return self.start + (log10(value) - self.low) / (self.high - self.low) * (self.stop - self.start)
 
     @property

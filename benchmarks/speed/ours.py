@@ -36,7 +36,7 @@ def _driver(writer: Writer[T]) -> ResponseDriver[T]:
 
 
 def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:
-    """Make a response of what a parser gave."""
+    """Create a response from the deltas of a parser."""
     feed = begin().feed
     write(_join(feed([Start()])))
     for told in steps:
@@ -45,7 +45,7 @@ def drain_deltas(steps: Iterable[Sequence[Delta]], write: Write) -> None:
 
 
 def drain_transduced(transducer: Callable[[], Transducer[Any, Any]], steps: Iterable[Sequence[Delta]], write: Write) -> None:
-    """Make a response of what a parser gave, as the stream of another API."""
+    """Create a response from the deltas of a parser, as the stream of another API."""
     encode, feed = transducer().encode, _driver(EntryWriter()).feed
     write(encode(feed([Start()])))
     for told in steps:
@@ -54,7 +54,7 @@ def drain_transduced(transducer: Callable[[], Transducer[Any, Any]], steps: Iter
 
 
 def drain_chunks(steps: Iterable[Chunk], write: Write) -> None:
-    """Make a response of chunks of harmony: what the standalone server does, and whoever brings an engine of their own."""
+    """Create a response from chunks of harmony, as the standalone server and embedders do."""
     parser, feed = HarmonyParser(Routing.from_request(REQUEST)), begin().feed
     parse = parser.feed
     write(_join(feed([Start()])))
@@ -64,7 +64,7 @@ def drain_chunks(steps: Iterable[Chunk], write: Write) -> None:
 
 
 def drain_outputs(reader: Callable[[], Parser], steps: Iterable[Any], write: Write) -> None:
-    """Make a response of what vLLM's engine yields: what the plugin does."""
+    """Create a response from the outputs of vLLM's engine, as the plugin does."""
     reading, feed = reader(), begin().feed
     parse = reading.feed
     write(_join(feed([Start()])))
@@ -74,7 +74,7 @@ def drain_outputs(reader: Callable[[], Parser], steps: Iterable[Any], write: Wri
 
 
 def chunk_of(output: Output) -> Chunk:
-    """Return an output as the plugin has it parsed."""
+    """Return the chunk of an output, as the plugin makes it."""
     new = output.outputs[0]
     return Chunk(new.token_ids, new.text, None, output)
 
@@ -95,7 +95,7 @@ drain_harmony: Final[Drain] = partial(drain_outputs, harmony)
 
 
 def drain_parsed(messages: Sequence[object], texts: Sequence[str]) -> Drain:
-    """Create a response of outputs, one for each text, of which a parser of vLLM's says what was prepared."""
+    """Create a response from outputs, one for each text, for which a parser of vLLM returns prepared messages."""
     request = SimpleNamespace(include_reasoning=True, parallel_tool_calls=True)
 
     class Prepared(DeltaReader):

@@ -1,4 +1,4 @@
-"""What an engine yields, for both contenders the same: vLLM's own objects where it is installed, their shape where it is not."""
+"""The outputs of an engine, equal for both contenders: vLLM's own objects if it is installed, or else objects of their shape."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Output:
 
 @frozen
 class Stream:
-    """What a model of a family has written, before what is measured.
+    """The output of a model of a family, before the measured part.
 
     Args:
         calls: As in `--tool-call-parser`.
@@ -96,7 +96,7 @@ def _maker() -> Callable[[Sequence[int], str], Any]:
 
 
 def output(token_ids: Sequence[int], text: str = "") -> Any:  # noqa: ANN401 - vLLM's class or its shape
-    """Return what one step of an engine yields for one request."""
+    """Return the output of one step of an engine for one request."""
     return _maker()(token_ids, text)
 
 
@@ -111,7 +111,7 @@ def begun() -> Any:  # noqa: ANN401 - vLLM's class or its shape
 
 
 def said(**fields: object) -> Any:  # noqa: ANN401 - vLLM's class or its shape
-    """Return what one of vLLM's parsers says: `reasoning`, `content`, or a piece of the `arguments` of a call of a `name`."""
+    """Return a delta of vLLM's parsers: `reasoning`, `content`, or a chunk of the `arguments` of a call of a `name`."""
     if "arguments" in fields:
         function = {name: fields[name] for name in ("name", "arguments") if name in fields}
         named = {"id": "call_1", "type": "function"} if "name" in fields else {}
@@ -130,7 +130,7 @@ def _message() -> Callable[..., Any]:
 
 @frozen
 class Replay:
-    """A parser in vLLM's shape that says what was prepared, so that only what both contenders do with it is measured."""
+    """A parser in vLLM's shape that returns prepared deltas, so that only the further work of both contenders is measured."""
 
     said: Iterator[object]
 
@@ -150,4 +150,4 @@ REQUEST: Final[Mapping[str, object]] = {
     "store": False,
     "tools": [{"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}],
 }
-"""What is asked for."""
+"""The request."""

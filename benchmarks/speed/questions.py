@@ -1,4 +1,4 @@
-"""What an operator asks, answered from the rows of the last runs: a picture for each question, and a sentence with its figures.
+"""The questions of an operator, answered from the rows of the last runs: for each, a picture and a sentence with its figures.
 
 A question whose rows were not measured has no answer, and what stood in the page before is kept.
 """
@@ -20,12 +20,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 CONTENDERS: Final = "interlock", "plugin", "vllm", "floor"
 USUAL: Final = 30
-"""Tokens of a stream in a second: some faster than one reads."""
+"""The tokens of a stream in a second, somewhat faster than people read."""
 
 STEEP: Final = 10
-"""How many times dearer the parsers become that are drawn."""
+"""The least growth of the cost of a parser in the picture."""
 SHOWN: Final = 6
-"""The most of them in the drawing."""
+"""The maximum number of parsers in the picture."""
 
 
 @frozen
@@ -65,12 +65,12 @@ def _times(dividend: float, divisor: float) -> str:
 
 
 def _served(rows: Rows, pattern: str) -> Rows:
-    """Return what was measured on vLLM's server, of the cases with such names."""
+    """Return the rows of vLLM's server whose names match a pattern."""
     return [row for row in _of(rows, "server") if re.fullmatch(pattern, row["name"])]
 
 
 def _whole(rows: Rows, pattern: str) -> str:
-    """Return a sentence about what a token costs the whole process of vLLM's server in a case, if that was measured."""
+    """Return a sentence about the cost of a token in the whole process of vLLM's server in a case, if it was measured."""
     return "".join(
         f" In the server, a token of {row['name']}, costs the whole process {short(_median(row, 'interlock'))} µs, and "
         f"{short(_median(row, 'vllm'))} µs with vLLM's route."
@@ -167,7 +167,7 @@ def _memory(rows: Rows) -> Answer | None:
 
 
 def _file(rows: Rows) -> Answer | None:
-    """Answer what a stream that writes a long file costs the others."""
+    """Answer how much a stream that writes a long file delays the others."""
     measured = [row for row in _of(rows, "families") if " after " in row["name"] and "vllm" in row["figures"]]
     if not measured:
         return None
@@ -203,7 +203,7 @@ def _file(rows: Rows) -> Answer | None:
 
 
 def _reasoning(rows: Rows) -> Answer | None:
-    """Answer what long reasoning costs."""
+    """Answer how much long reasoning costs."""
     measured = _of(rows, "harmony")
     if not measured:
         return None
@@ -221,7 +221,7 @@ def _reasoning(rows: Rows) -> Answer | None:
 
 
 def _events(rows: Rows) -> Answer | None:
-    """Answer what each kind of event costs."""
+    """Answer how much each kind of event costs."""
     groups = "deltas", "harmony", "parse_delta", "items"
     shown = [row for group in groups for row in _of(rows, group) if row["at"] in {None, 0, 10}]
     if {row["group"] for row in shown} < {"deltas", "items"}:
@@ -239,7 +239,7 @@ def _events(rows: Rows) -> Answer | None:
 
 
 def _dialects(rows: Rows) -> Answer | None:
-    """Answer what a text delta costs in Messages and Chat Completions."""
+    """Answer how much a text delta costs in Messages and Chat Completions."""
     measured = _of(rows, "dialects")
     if not measured:
         return None
@@ -260,4 +260,4 @@ QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {
     "events": _events,
     "dialects": _dialects,
 }
-"""By the name of its picture."""
+"""The questions, by the names of their pictures."""

@@ -1,4 +1,4 @@
-"""What came out: a table for a terminal, and JSON for the documents."""
+"""The results: a table for a terminal, and JSON for the documentation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES: Final = "interlock", "vllm", "openai", "pydantic", "orjson", "oss-harm
 
 @frozen
 class Result:
-    """A row that was measured.
+    """A measured row.
 
     Args:
         row: The row, without its contenders.
@@ -54,7 +54,7 @@ class Result:
 
 
 def _ratio(dividend: Sequence[float] | None, divisor: Sequence[float] | None) -> Figure | None:
-    """Divide round by round: what a round met, both of its contenders did."""
+    """Divide round by round, because both contenders meet the same conditions in a round."""
     if dividend is None or divisor is None:
         return None
     return Figure.of([a / b for a, b in zip(dividend, divisor, strict=True)])
@@ -83,12 +83,12 @@ def spread(figure: Figure | None) -> str:
 
 
 def short(value: float) -> str:
-    """Write a number with three digits that count."""
+    """Write a number with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
 def machine() -> dict[str, str]:
-    """Return on what was measured."""
+    """Return a description of the machine."""
     return {"processor": _processor(), "python": platform.python_version(), **dict(_versions())}
 
 

@@ -86,7 +86,7 @@ TINY: Final = Size(tokens=3, repeats=1, reasoning=(0, 4), outputs=(2, 3), items=
 """For a test: every row once."""
 
 
-# Deltas on an open item: what a parser gave in, bytes out, one delta for each step.
+# Deltas on an open item: deltas of a parser in, bytes out, one delta for each step.
 
 
 _KINDS: Mapping[str, tuple[Delta, str]] = {
@@ -142,11 +142,11 @@ def dialects_rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 # Tokens of harmony after a reasoning of some length: one token for each step in, bytes out.
 #
-# A step is a chunk for us and a `RequestOutput` for vLLM; for our plugin, which is measured beside, it is that too.
+# A step is a chunk for Interlock, and a `RequestOutput` for vLLM and for Interlock's plugin, which is measured beside.
 
 
 _LONG = 10_000
-"""Reasoning tokens above which a round takes so long that fewer rounds have to do."""
+"""The number of reasoning tokens above which fewer rounds are run, because one takes long."""
 
 
 def harmony_rows(size: Size, peer: ModuleType | None) -> list[Row]:
@@ -168,11 +168,11 @@ def _harmony_row(size: Size, peer: ModuleType | None, reasoning: int) -> Row:
     return Row("harmony", name, "µs per token", rounds, size.repeats if reasoning < _LONG else (size.repeats + 1) // 2, reasoning)
 
 
-# A stream of a model like qwen3: outputs of which a parser of vLLM's says reasoning, content and a call, in that order.
+# A stream of a model like qwen3: outputs from which a parser of vLLM reads reasoning, content and a call, in that order.
 
 
 def parsed_rows(size: Size, peer: ModuleType | None) -> list[Row]:
-    """Return one row; what the parser itself costs is the same for both, and left out."""
+    """Return one row; the cost of the parser itself, which both share, is left out."""
     texts = words(size.tokens)
     messages = [
         *(said(reasoning=text) for text in texts),
@@ -188,16 +188,16 @@ def parsed_rows(size: Size, peer: ModuleType | None) -> list[Row]:
     return [Row("parse_delta", "reasoning, content, one call", "µs per token", rounds, size.repeats)]
 
 
-# The families: what a piece of text, of reasoning and of arguments costs; of arguments, by how much of them came before.
+# The families: the cost of a chunk of text, of reasoning and of arguments; for arguments, by their length so far.
 #
 # Ours is text to bytes: parser, driver and frames. vLLM's is its parser alone, for its events are measured elsewhere.
 
 
 LETTERS: Final = 4
-"""In a piece."""
+"""Characters in a chunk."""
 _MARK: Final = "@@@"
 _THEIRS: Final = 12
-"""Pieces that are measured at once of vLLM's parsers, some of which take milliseconds for each."""
+"""The chunks in a round of vLLM's parsers, some of which take milliseconds for each."""
 
 
 def families_rows(size: Size, peer: ModuleType | None) -> list[Row]:
@@ -232,7 +232,7 @@ def _pieces(count: int) -> list[str]:
 
 def _ours(stream: Stream, count: int) -> float:
     chunks = [Chunk([1], piece) for piece in _pieces(count)]
-    _measured(stream, chunks)  # after vLLM's turn, what ours needs is in no cache
+    _measured(stream, chunks)  # after vLLM's round, the caches have nothing of ours
     return _measured(stream, chunks)
 
 
@@ -246,7 +246,7 @@ def _measured(stream: Stream, chunks: Sequence[Chunk]) -> float:
     return watch.microseconds / len(chunks)
 
 
-# Items: what it costs to open and close one, and to end a response that has many.
+# Items: the cost of opening and closing one, and of ending a response with many.
 
 
 _REASONING: Sequence[Delta] = [Open("reasoning"), "Points are set.", Close()]
@@ -305,9 +305,9 @@ def first_rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 
 _ENOUGH = 10_000
-"""Tokens that a round has at least, so that short outputs are measured as well as long ones."""
+"""The least number of tokens in a round, so that short outputs are measured as precisely as long ones."""
 _FEW = 100
-"""Steps that are made beforehand and given again and again: an engine's are new, and so never far from the processor."""
+"""The prepared steps, used repeatedly: those of an engine are new, and so always in a cache."""
 
 
 def growth_rows(size: Size, peer: ModuleType | None) -> list[Row]:
@@ -363,12 +363,12 @@ class _Crowd:
         return watch.microseconds / self._count
 
 
-# What an open stream holds beyond its text: the driver, the reader, and how they keep what was said.
+# The memory of an open stream besides its text: the driver, the reader, and their stored output.
 
 
 _MEMORY_STREAMS = 20
 _LONGEST = 10_000
-"""Tokens above which tracing takes too long for what it tells."""
+"""The number of tokens above which tracing takes too long."""
 _KIB = 1024
 
 
@@ -389,7 +389,7 @@ def _held(begin: Callable[[], Feed], length: int) -> Round:
     text = len(encoding().decode(tokens).encode())
 
     def measure() -> float:
-        _memory_opened(begin, tokens)  # what a process holds once (the vocabulary's words) is there before
+        _memory_opened(begin, tokens)  # so that the memory of the process (the vocabulary) exists before
         gc.collect()
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
@@ -456,7 +456,7 @@ def start_rows(size: Size, peer: ModuleType | None) -> list[Row]:  # noqa: ARG00
 
 
 def _process(*arguments: str) -> Round:
-    """Return what runs Python once, and measures the CPU time of it."""
+    """Return a round that runs Python once, and measures its CPU time."""
 
     def measure() -> float:
         before = getrusage(RUSAGE_CHILDREN)

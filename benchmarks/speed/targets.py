@@ -1,4 +1,4 @@
-"""What was to be reached, as ratios of one run."""
+"""The targets, as ratios of one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @frozen
 class Target:
-    """One of them.
+    """A target.
 
     Args:
         name: What it is about.
@@ -50,19 +50,19 @@ def _growth(rows: Rows) -> float | None:
 
 
 def _above_floor(group: str, name: str, rows: Rows) -> float | None:
-    """Divide what our route costs above the floor by what vLLM's does."""
+    """Divide the cost of our route above the floor by that of vLLM's."""
     ours, theirs, floor = (_cost(group, name, contender, rows) for contender in ("interlock", "vllm", "floor"))
     return (ours - floor) / (theirs - floor) if ours and theirs and floor else None
 
 
 def _share(name: str, rows: Rows) -> float | None:
-    """Divide what the whole process costs on our route by what it does on vLLM's."""
+    """Divide the cost of the whole process on our route by that on vLLM's."""
     faster = _ratio("faster", "server", name, rows)
     return faster and 1 / faster
 
 
 def _unread(rows: Rows) -> float | None:
-    """Return the KiB that a client holds that does not read, in the process and in the system."""
+    """Return the KiB that a client costs that does not read, in the process and in the system."""
     return next(
         (sum(figure["median"] for figure in row["figures"].values()) for row in rows if row["group"] == "alone: unread"), None
     )
@@ -77,7 +77,7 @@ GATEWAY: Final = "50 streams of 40 text deltas a second, responses upstream"
 
 
 def _beside(other: str, rows: Rows) -> float | None:
-    """Divide what a gateway costs by what another server does in front of the same upstream."""
+    """Divide the cost of a gateway by that of another server in front of the same upstream."""
     ours, theirs = (_cost("gateway", GATEWAY, contender, rows) for contender in ("interlock", other))
     return ours / theirs if ours and theirs else None
 

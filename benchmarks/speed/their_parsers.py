@@ -35,7 +35,7 @@ _SPLIT: Final = ("Ġ</", "</", "think")
 _UNREAD: Final = ("mistral",)
 """The reasoning that vLLM reads with Mistral's own tokenizer alone."""
 _LETTERS: Final = 4
-"""In a token of plain text."""
+"""Letters in a token of plain text."""
 
 
 @cache
@@ -92,7 +92,7 @@ def parse_pieces(stream: Stream, pieces: Sequence[str]) -> float:
 
 
 def _parser(stream: Stream) -> Callable[..., Any]:
-    """Return what parses the deltas of a stream."""
+    """Return the function that parses the deltas of a stream."""
     kind = ParserManager.get_parser(
         tool_parser_name=stream.calls, reasoning_parser_name=stream.reasoning or "", enable_auto_tools=True
     )
@@ -112,7 +112,7 @@ def pieces_of(text: str) -> list[str]:
 
 
 def read_calls(stream: Stream, pieces: Sequence[str], tools: Sequence[Any]) -> tuple[str, list[tuple[str, str]]]:
-    """Return what vLLM's parser makes of a stream: all text, and the name and arguments of each call.
+    """Return the result of vLLM's parser for a stream: all text, and the name and arguments of each call.
 
     Args:
         stream: Which parsers; what came before is not looked at.
@@ -139,7 +139,7 @@ def read_calls(stream: Stream, pieces: Sequence[str], tools: Sequence[Any]) -> t
 
 
 def read_text(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what vLLM's parser makes of a stream: all text and names, and the arguments of each call.
+    """Return the result of vLLM's parser for a stream: all text and names, and the arguments of each call.
 
     Args:
         stream: Which parsers; what came before is not looked at.
@@ -160,6 +160,6 @@ def read_text(stream: Stream, pieces: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _marked(tokenizer: Any, ids: Sequence[int]) -> int:  # noqa: ANN401 - see above
-    """Return where the last mark ends, and some letters after it: what vLLM's parsers have to be given piece by piece."""
+    """Return the position some letters after the last mark, up to which vLLM's parsers need one token at a time."""
     marks = {*tokenizer.get_added_vocab().values()}
     return min(len(ids), max((at for at, token in enumerate(ids) if token in marks), default=0) + 80)

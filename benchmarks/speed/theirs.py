@@ -55,7 +55,7 @@ def frames(context: Context, engine: AsyncIterator[Context]) -> AsyncGenerator[s
 
 
 async def engine(context: Context, steps: Iterable[Any]) -> AsyncGenerator[Context, None]:
-    """Yield a context of what an engine yields, as vLLM's loop does."""
+    """Yield a context for each output of an engine, as vLLM's loop does."""
     for step in steps:
         context.append_output(step)
         yield context
@@ -73,7 +73,7 @@ async def _written(stream: AsyncGenerator[str, None], write: Write) -> None:
 
 
 def drain_harmony(steps: Iterable[Any], write: Write) -> None:
-    """Make a response of what an engine yields of a model that writes harmony."""
+    """Create a response from the outputs of an engine whose model writes harmony."""
     context = harmony_context()
     at_once(_written(frames(context, engine(context, steps)), write))
 
@@ -93,7 +93,7 @@ def open_harmony() -> Feed:
 
 
 def drain_parsed(messages: Sequence[object]) -> Drain:
-    """Create a response of outputs of which a parser of vLLM's says what was prepared."""
+    """Create a response from outputs for which a parser of vLLM returns prepared messages."""
 
     def drain(steps: Iterable[Any], write: Write) -> None:
         context = SimpleContext(response_parser=Replay(iter(messages)))
@@ -103,7 +103,7 @@ def drain_parsed(messages: Sequence[object]) -> Drain:
 
 
 def drain_deltas(steps: Iterable[object], write: Write) -> None:
-    """Make a response of what one of vLLM's parsers gave; the bookkeeping of outputs is not done, so not measured."""
+    """Create a response from the deltas of one of vLLM's parsers, without the bookkeeping of outputs."""
     told = deque[object]()
     context = SimpleContext(response_parser=Replay(iter(told.popleft, None)))
     context.append_output(output([1]))

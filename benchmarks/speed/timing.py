@@ -1,4 +1,4 @@
-"""Rows, rounds and the stopwatch: how a figure comes about."""
+"""Rows, rounds and the stopwatch, which produce a figure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, Final, TypeAlias
 from attrs import define, frozen
 
 Write: TypeAlias = Callable[[bytes], object]
-"""Where the bytes of a stream go."""
+"""Takes the bytes of a stream."""
 
 Feed: TypeAlias = Callable[[Any], bytes]
-"""An open stream: takes what an engine yields, and gives the bytes."""
+"""An open stream: takes an output of an engine, and returns the bytes."""
 
 Drain: TypeAlias = Callable[[Iterable[Any], Write], None]
-"""One contender: makes a whole response of steps and writes its bytes."""
+"""One contender: creates a whole response from steps, and writes its bytes."""
 
 Round: TypeAlias = Callable[[], float]
-"""Measures once, and gives the figure in the row's unit."""
+"""Measures once, and returns the figure in the row's unit."""
 
 INTERLOCK: Final = "interlock"
 PLUGIN: Final = "plugin"
@@ -33,7 +33,7 @@ VLLM: Final = "vllm"
 FLOOR: Final = "floor"
 
 NANOSECONDS: Final = 1_000
-"""In a microsecond."""
+"""Nanoseconds in a microsecond."""
 
 
 @frozen
@@ -61,7 +61,7 @@ class Row:
 
 @frozen
 class Figure:
-    """What was measured: the middle of the rounds, and the quartiles."""
+    """A measured figure: the median of the rounds, and the quartiles."""
 
     median: float
     low: float
@@ -76,7 +76,7 @@ class Figure:
 
 @define(eq=False)
 class Stopwatch:
-    """Measures the CPU time between two moments of a source of steps: nothing is called for the steps in between.
+    """Measures the CPU time between two moments of a source of steps, without a call for the steps in between.
 
     It adds up what it measures of one source after another; the garbage is collected before the first.
     """
@@ -85,11 +85,11 @@ class Stopwatch:
     _measured: int = 0
 
     def steps(self, before: Iterable[Any], measured: Iterable[Any]) -> Iterator[Any]:
-        """Yield steps, and measure from the moment when the first of `measured` is asked for to when one more is."""
+        """Yield steps, and measure from the request for the first of `measured` to the request after the last."""
         return chain(before, self._start(), measured, self._stop())
 
     def last(self, before: Iterable[Any]) -> Iterator[Any]:
-        """Yield steps, and measure what comes after the last, until `microseconds` is asked for."""
+        """Yield steps, and measure the time after the last, until `microseconds` is read."""
         return chain(before, self._start())
 
     def _start(self) -> Generator[None]:
@@ -106,14 +106,14 @@ class Stopwatch:
 
     @property
     def microseconds(self) -> float:
-        """What it measured; asked for once, at the end."""
+        """The measured time; read once, at the end."""
         open_ended = thread_time_ns() - self._started if self._started else 0
         gc.enable()
         return (self._measured + open_ended) / NANOSECONDS
 
 
 def sink() -> Write:
-    """Return a place where bytes are let go."""
+    """Return a function that discards bytes."""
     return deque[bytes](maxlen=0).append
 
 
@@ -140,7 +140,7 @@ def each(drain: Drain, before: Sequence[Any], measured: Sequence[Any], *, stream
 
 
 def ending(drain: Drain, before: Sequence[Any]) -> Round:
-    """Measure the end of a stream, from its last step to its last byte; gives microseconds."""
+    """Measure the end of a stream, from its last step to its last byte, in microseconds."""
 
     def measure() -> float:
         watch = Stopwatch()

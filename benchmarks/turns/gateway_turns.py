@@ -43,7 +43,7 @@ of that turn once differed from the whole response through `chat` and `responses
 
 @frozen
 class Front:
-    """A gateway in place of the server that turns are played on."""
+    """A gateway in the place of the server that plays the turns."""
 
     setup: Setup
     url: str

@@ -103,7 +103,7 @@ OTHER_RULES: Final = """\
 
 @frozen
 class Played:
-    """What was found of a turn.
+    """The result of a turn.
 
     Args:
         group: The group of the turn.

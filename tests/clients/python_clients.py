@@ -296,7 +296,7 @@ def smolagents(url, _):
 
     model = OpenAIModel(MODEL, api_base=url, api_key=API_KEY)
     agent = ToolCallingAgent([get_weather], model, stream_outputs=True, verbosity_level=0, max_steps=1)
-    answer = str(agent.run(QUESTION))  # which quotes what the model was told, because it does not call the agent's `final_answer`
+    answer = str(agent.run(QUESTION))  # which quotes the prompt, because the model does not call the agent's `final_answer`
     return f"get_weather says: {answer.partition('Observation:')[2].split(chr(10))[1]}"
 
 

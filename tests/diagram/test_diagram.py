@@ -72,7 +72,7 @@ def picture(graph):
 
 
 def overlap(one, other):
-    """Tell whether two boxes share more than a border."""
+    """Return whether two boxes share more than a border."""
     return one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
 
 

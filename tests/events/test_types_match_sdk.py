@@ -43,7 +43,7 @@ from interlock.events.response_object import CreateResponse
 from interlock.events.stream import EVENTS, PROGRESS, TERMINAL, ItemAdded, Place, ProgressEvent, TextDelta, own_fields, wire_name
 
 NEWEST = find_spec("openai.types.responses.response_steer_event") is not None
-"""Whether the installed release is at least the one by which the types were written."""
+"""Whether the installed release is at least the one that the types follow."""
 
 ANY_EVENT: Any = Union[tuple(stream.EVENTS.values())]  # noqa: UP007 - as many as there are
 ROOTS: tuple[tuple[str, Any, str], ...] = (

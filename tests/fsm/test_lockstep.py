@@ -97,7 +97,7 @@ class Lockstep(RuleBasedStateMachine):
         return frame.partition(b"\n")[0].decode().removeprefix("event: ")
 
     def prepare(self, trigger):
-        """Give the item the text that the driver would give it before it fires."""
+        """Add the text to the item that the driver would add before it fires."""
         if trigger in self.subject.state.rows and trigger in {"append", "split", "refuse", "summarize"}:
             self.subject.hold("x", ())
         image = self.subject.state.table == "image_generation_call"

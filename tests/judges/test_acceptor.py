@@ -304,7 +304,7 @@ def test_equal_json_values_have_equal_digests():
     assert digest(10**30) != digest(10**31)
     assert digest("\ud800") != digest("\ud801")
     assert digest((1, "\ud800")) == digest([1, "\ud800"])
-    assert digest(deep) == digest([deep])  # too deep to be told apart
+    assert digest(deep) == digest([deep])  # too deep to be compared
 
 
 @for_each("lifecycle", [*LIFECYCLES.values(), RESPONSE], ids=lambda lifecycle: lifecycle.name)

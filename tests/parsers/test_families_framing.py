@@ -117,7 +117,7 @@ def test_a_resting_state_has_every_marker_of_its_channel(name: str, calls):
 def test_no_marker_hides_in_the_middle_of_another(name: str):
     """So an incomplete marker never hides another one."""
     markers = markers_by_state(family(name, "qwen3"), FRAMING, calls=True)
-    for state in reachable(name) - {"member"}:  # what follows a name there is no marker
+    for state in reachable(name) - {"member"}:  # the text after a name there is not searched for markers
         for text in markers[state].roles:
             for other in markers[state].roles:
                 at = text.find(other, 1, -1)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the proce
 
 
 def wait_for(condition):
-    """Return what a condition returns as soon as that is true."""
+    """Wait until a condition is true, and return its result."""
     deadline = time.monotonic() + SECONDS
     while not (result := condition()):
         assert time.monotonic() < deadline, f"waited for {condition}"

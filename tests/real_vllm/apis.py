@@ -1,4 +1,4 @@
-"""The three APIs as a client sees them: the request that plays a turn, and what its answer says, streamed and whole."""
+"""The three APIs as a client sees them: the request that plays a turn, and the content of its answer, streamed and whole."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _function(tool: Json) -> Json:
 
 
 def matches(content: Output, expected: Output | None) -> bool:
-    """Return whether an answer says what is expected, white space aside; no arguments are an empty object."""
+    """Return whether an answer has the expected content, except for white space; no arguments are an empty object."""
     return expected is None or _bare(content) == _bare(expected)
 
 
@@ -83,7 +83,7 @@ def _joined(text: str) -> str:
 
 
 def is_same(api: ApiName, stream: tuple[Output, str], answer: Json) -> bool:
-    """Return whether an answer in one piece equals what its stream adds up to (rules M13 and C9)."""
+    """Return whether an answer in one piece equals its accumulated stream (rules M13 and C9)."""
     (content, reason), (whole_content, whole_reason) = stream, read_whole(api, answer)
     if reason == "error" or whole_reason == "error":
         return reason == whole_reason

@@ -1,4 +1,4 @@
-"""Middlewares for vLLM's server that change what its engine generates, loaded by `--middleware middlewares.FailingEngine`.
+"""Middlewares for vLLM's server that change the output of its engine, loaded by `--middleware middlewares.FailingEngine`.
 
 Each replaces the engine client's `generate` when the first request arrives. Everything else, also the engine, is real.
 """

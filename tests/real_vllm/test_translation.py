@@ -81,7 +81,7 @@ def test_items_of_other_servers_are_read_and_an_unknown_one_is_refused(server):
     assert "'teleport'" in refused.json()["error"]["message"]
 
 
-# Messages and Chat Completions on real engines: a turn is legal, says what the model wrote, and is the same in one piece
+# Messages and Chat Completions on real engines: a turn is legal, has the output of the model, and equals the answer in one piece
 
 
 @pytest.mark.parametrize("api", ["messages", "chat"])

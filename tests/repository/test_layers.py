@@ -22,7 +22,7 @@ BOUNDS: Final = {
     "casts": 37,
     "Any": 65,
 }
-"""The most of each. A change may lower them; one that cannot do without more raises them, and says why in its commit."""
+"""The maximum of each. A change may lower them; one that must raise them explains why in its commit message."""
 
 
 def circles() -> Iterator[tuple[str, ...]]:
@@ -46,7 +46,7 @@ def _reached(start: str, modules: dict[str, set[str]]) -> set[str]:
 
 
 def figures() -> dict[str, list[str]]:
-    """Return what each bound counts."""
+    """Return the count for each bound."""
     found: dict[str, list[str]] = {name: [] for name in BOUNDS}
     found["circles of imports"] = [" - ".join(circle) for circle in circles()]
     places: dict[str, list[str]] = {kind: [] for kind in ITEMS if kind.endswith("_call")}  # others are also words of the API

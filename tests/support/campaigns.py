@@ -1,4 +1,4 @@
-"""What campaigns share: their command lines, as of `python -m fuzzing.campaign --help` in tests/support, and shrinking."""
+"""The common parts of campaigns: command lines, as of `python -m fuzzing.campaign --help` in tests/support, and shrinking."""
 
 import random
 import sys

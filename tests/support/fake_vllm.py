@@ -1,4 +1,4 @@
-"""What is used of vLLM's classes, in the smallest form that behaves as they do, so that the ordinary tests do without vLLM.
+"""Minimal versions of the vLLM classes that Interlock uses, so that the ordinary tests need no vLLM.
 
 What is generated is a script of texts in harmony, or of deltas of vLLM's parsers.
 """

@@ -187,7 +187,7 @@ BACKGROUND = {**REQUEST, "background": True}
 
 @define
 class Answer:
-    """What a client has received: the status and the body, or the frames of a stream and the seconds until the first."""
+    """The answer to a client: the status and the body, or the frames of a stream and the seconds until the first."""
 
     status: int = 0
     body: object = None

@@ -21,11 +21,11 @@ _VALUES: Final = tuple(
     )
 )
 _LOOKED_INTO: Final = frozenset({"id", "object", "status", "output", "usage", "error", "incomplete_details", "tools"})
-"""The fields of a response that a stream is judged by; what else it echoes of the request is left alone."""
+"""The fields of a response that the judges read; mutations leave the other ones, which echo the request, unchanged."""
 
 
 def mutated(chance: Chance, events: Sequence[Body]) -> tuple[str, list[Body]]:
-    """Return what was changed, and a copy of the stream with that one change."""
+    """Return the name of a mutation, and a copy of the stream with it."""
     name = chance.choice(tuple(_MUTATIONS))
     return name, _MUTATIONS[name](chance, list(events))
 

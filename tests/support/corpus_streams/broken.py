@@ -1,7 +1,7 @@
-"""Broken streams: legal ones with one fault each, named after the rule that it breaks and what the fault is.
+"""Broken streams: legal ones with one fault each, named after the broken rule and the fault.
 
 `BROKEN` maps a name to the bodies of a stream, `BROKEN_FRAMES` to the bytes of one whose bodies are legal and whose framing
-(R5) is not. What breaks a rule may break others in its wake; it breaks no rule less than the one it is named after.
+(R5) is not. A stream breaks the rule of its name, and may break others as a consequence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def numbered(bodies: list[Body]) -> list[Body]:
-    """Number the events anew, so that a fault elsewhere is no fault of numbering."""
+    """Number the events again, so that the stream has no other fault."""
     return [{**body, "sequence_number": number} for number, body in enumerate(bodies)]
 
 
@@ -84,7 +84,7 @@ def ended(name: str, **fields: Any) -> list[Body]:
 
 
 def with_item(kind: str, **fields: Any) -> list[Body]:
-    """Give a stream whose only item has nothing between its added and its done."""
+    """Return a stream whose only item has no events between `added` and `done`."""
     return stream(item(0, {"type": kind, **fields}, {}))
 
 

@@ -33,7 +33,7 @@ USAGE = {
 
 
 def response(status: str, output: list[Body], **more: Any) -> Body:
-    """Give a response object."""
+    """Return a response object."""
     return {
         "id": "resp_1",
         "object": "response",
@@ -52,7 +52,7 @@ def response(status: str, output: list[Body], **more: Any) -> Body:
 
 
 def item(index: int, first: Body, changes: Body, *events: tuple[str, Body]) -> list[Body]:
-    """Give the events of an item: added, those between (named without `response.`), and done.
+    """Return the events of an item: added, those between (named without `response.`), and done.
 
     Args:
         index: Its output index.
@@ -84,7 +84,7 @@ def stream(events: list[Body], status: str = "completed", *, queued: bool = Fals
 
 
 def text_part(index: int, *pieces: str, logprobs: list[list[Body]] | None = None) -> list[tuple[str, Body]]:
-    """Give the events of an output text."""
+    """Return the events of an output text."""
     at, text = {"content_index": index}, "".join(pieces)
     of = logprobs or [[] for _ in pieces]
     whole = [entry for entries in of for entry in entries]
@@ -100,7 +100,7 @@ def text_part(index: int, *pieces: str, logprobs: list[list[Body]] | None = None
 
 
 def refusal_part(index: int, *pieces: str) -> list[tuple[str, Body]]:
-    """Give the events of a refusal."""
+    """Return the events of a refusal."""
     at, text = {"content_index": index}, "".join(pieces)
     return [
         ("content_part.added", {**at, "part": {"type": "refusal", "refusal": ""}}),
@@ -111,7 +111,7 @@ def refusal_part(index: int, *pieces: str) -> list[tuple[str, Body]]:
 
 
 def reasoning_part(index: int, *pieces: str) -> list[tuple[str, Body]]:
-    """Give the events of a reasoning text."""
+    """Return the events of a reasoning text."""
     at, text = {"content_index": index}, "".join(pieces)
     return [
         ("content_part.added", {**at, "part": {"type": "reasoning_text", "text": ""}}),
@@ -122,7 +122,7 @@ def reasoning_part(index: int, *pieces: str) -> list[tuple[str, Body]]:
 
 
 def summary_part(index: int, *pieces: str) -> list[tuple[str, Body]]:
-    """Give the events of a reasoning summary."""
+    """Return the events of a reasoning summary."""
     at, text = {"summary_index": index}, "".join(pieces)
     return [
         ("reasoning_summary_part.added", {**at, "part": {"type": "summary_text", "text": ""}}),
@@ -137,7 +137,7 @@ def _parts(events: list[tuple[str, Body]], name: str) -> list[Body]:
 
 
 def message(index: int, *events: tuple[str, Body], status: str = "completed", **more: str) -> list[Body]:
-    """Give a message made of the events of its parts."""
+    """Return the events of a message, given those of its parts."""
     first = {
         "id": f"msg_{index}",
         "type": "message",
@@ -150,14 +150,14 @@ def message(index: int, *events: tuple[str, Body], status: str = "completed", **
 
 
 def reasoning(index: int, *events: tuple[str, Body], status: str = "completed") -> list[Body]:
-    """Give a reasoning item made of the events of its parts."""
+    """Return the events of a reasoning item, given those of its parts."""
     first = {"id": f"rs_{index}", "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
     content, summary = _parts([*events], "content_part"), _parts([*events], "reasoning_summary_part")
     return item(index, first, {"status": status, "content": content, "summary": summary}, *events)
 
 
 def function_call(index: int, *pieces: str, status: str = "completed") -> list[Body]:
-    """Give a function call with its arguments in pieces."""
+    """Return the events of a function call, with its arguments in chunks."""
     first = {"id": f"fc_{index}", "type": "function_call", "call_id": f"call_{index}", "name": "f", "arguments": ""}
     return item(
         index,
@@ -169,7 +169,7 @@ def function_call(index: int, *pieces: str, status: str = "completed") -> list[B
 
 
 def custom_tool_call(index: int, *pieces: str) -> list[Body]:
-    """Give a custom tool call with its input in pieces."""
+    """Return the events of a custom tool call, with its input in chunks."""
     first = {"id": f"ctc_{index}", "type": "custom_tool_call", "call_id": f"call_{index}", "name": "c", "input": ""}
     return item(
         index,
@@ -181,7 +181,7 @@ def custom_tool_call(index: int, *pieces: str) -> list[Body]:
 
 
 def mcp_call(index: int, *pieces: str, status: str = "completed") -> list[Body]:
-    """Give an MCP call with its arguments in pieces."""
+    """Return the events of an MCP call, with its arguments in chunks."""
     first = {"id": f"mcp_{index}", "type": "mcp_call", "name": "t", "server_label": "s", "arguments": ""}
     error = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "it broke"}]}
     result = {"completed": {"output": "r"}, "failed": {"error": error}, "incomplete": {}}[status]
@@ -210,7 +210,7 @@ def without_status(body: Body) -> Body:
 
 
 def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
-    """Give the listing of a server's tools."""
+    """Return the events of a list of a server's tools."""
     first = {"id": f"mcpl_{index}", "type": "mcp_list_tools", "server_label": "s", "tools": []}
     tools = [{"name": "t", "input_schema": {"type": "object"}}]
     result = {"tools": tools} if end == "completed" else {"error": "no"}
@@ -218,13 +218,13 @@ def mcp_list_tools(index: int, end: str = "completed") -> list[Body]:
 
 
 def mcp_approval_request(index: int) -> list[Body]:
-    """Give the question whether a tool may be called, which is whole as it begins."""
+    """Return the events of an approval request, which is complete when it is added."""
     request = {"id": f"mcpr_{index}", "type": "mcp_approval_request", "server_label": "s", "name": "t", "arguments": "{}"}
     return item(index, request, {})
 
 
 def code_interpreter_call(index: int, *pieces: str, status: str = "completed", ran: bool = True) -> list[Body]:
-    """Give a code interpreter call with its code in pieces."""
+    """Return the events of a code interpreter call, with its code in chunks."""
     first = {
         "id": f"ci_{index}",
         "type": "code_interpreter_call",
@@ -248,7 +248,7 @@ def code_interpreter_call(index: int, *pieces: str, status: str = "completed", r
 
 
 def search_call(index: int, first: Body, *, status: str = "completed", ran: bool = True, **result: Any) -> list[Body]:
-    """Give a hosted search."""
+    """Return the events of a hosted search."""
     call = first["type"]
     return item(
         index,
@@ -261,13 +261,13 @@ def search_call(index: int, first: Body, *, status: str = "completed", ran: bool
 
 
 def web_search_call(index: int, action: Body, *, status: str = "completed", ran: bool = True) -> list[Body]:
-    """Give a web search."""
+    """Return the events of a web search."""
     first = {"id": f"ws_{index}", "type": "web_search_call", "action": action}
     return search_call(index, first, status=status, ran=ran)
 
 
 def image_generation_call(index: int, *images: str, status: str = "completed", ran: bool = True) -> list[Body]:
-    """Give the generation of an image, with the partial images that it shows."""
+    """Return the events of an image generation, with its partial images."""
     first = {"id": f"ig_{index}", "type": "image_generation_call", "status": "in_progress", "result": None}
     fields = [{"partial_image_index": number, "partial_image_b64": image} for number, image in enumerate(images)]
     return item(

@@ -17,7 +17,7 @@ ENCODERS = Path(__file__).parents[3] / "src" / "interlock" / "parsers" / "famili
 
 
 def corpus() -> dict[Path, bytes]:
-    """Return what every file of the streams holds."""
+    """Return the content of every file with a stream."""
     observed = json.loads((CORPUS / "responses.json").read_text("utf-8"))
     return {
         **{CORPUS / "legal" / f"{name}.sse": framed(bodies) for name, bodies in LEGAL.items()},
@@ -28,7 +28,7 @@ def corpus() -> dict[Path, bytes]:
 
 
 def recorded() -> dict[Path, bytes]:
-    """Return what every recording holds."""
+    """Return the content of every recording."""
     from corpus_streams.recordings import RECORDINGS  # noqa: PLC0415 - most runs need neither
 
     from interlock.serving.engines.recordings import write  # noqa: PLC0415
@@ -37,7 +37,7 @@ def recorded() -> dict[Path, bytes]:
 
 
 def _are_recordings_old() -> bool:
-    """Whether what writes the recordings is newer than one of them; they take a second to write."""
+    """Return whether a source of the recordings is newer than one of them; writing them takes a second."""
     written = [path.stat().st_mtime for path in (CORPUS / "recordings").glob("*.jsonl")]
     sources = [Path(__file__).with_name("recordings.py"), *ENCODERS.glob("*.py")]
     return not written or min(written) < max(path.stat().st_mtime for path in sources)

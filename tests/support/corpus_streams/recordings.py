@@ -1,4 +1,4 @@
-"""What an engine yielded for one request, as recordings: the same bytes every time.
+"""Recordings of the output of an engine, one for each request; their bytes are always the same.
 
 The harmony recordings hold real tokens: what is written below as text is encoded by `openai_harmony`.
 """
@@ -50,7 +50,7 @@ WEB: JsonObject = {"type": "web_search"}
 
 @frozen
 class ModelTurn:
-    """What a model writes in one turn, in the text of harmony or as plain text, and the results of its tools.
+    """The output of a model in one turn, as harmony or as plain text, and the results of its tools.
 
     Args:
         text: The whole text.
@@ -70,7 +70,7 @@ class ModelTurn:
 
 
 def request(text: str, *tools: object, **settings: object) -> JsonObject:
-    """Give the body of a request with one user message."""
+    """Return the body of a request with one user message."""
     body: JsonObject = {"model": "gpt-oss-20b", "input": text, "stream": True, **settings}
     return {**body, "tools": list(tools)} if tools else body
 
@@ -114,7 +114,7 @@ def _turn(chunks: Sequence[Chunk], turn: ModelTurn) -> RecordedTurn:
 
 
 def _pieces(length: int, sizes: Sequence[int]) -> Iterator[slice]:
-    """Say where to cut something of that length."""
+    """Yield the slices of a sequence of this length."""
     start = 0
     for size in cycle(sizes):
         if start >= length:
@@ -193,7 +193,7 @@ RECORDINGS = {
         ),
         ModelTurn(f"{FINAL}Run `pip install interlock`.<|return|>"),
     ),
-    # The same with a tool that fails; the answer follows all the same.
+    # The same with a tool that fails; the answer still follows.
     "mcp-call-that-fails": harmony(
         request("How do I install it?", DOCS),
         ModelTurn(
@@ -231,7 +231,7 @@ RECORDINGS = {
         ModelTurn(f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>', [ToolResult("L1: written by …")]),
         ModelTurn(f"{FINAL}Its page names the author.<|return|>"),
     ),
-    # A search that failed; the answer follows all the same.
+    # A search that failed; the answer still follows.
     "web-search-that-fails": harmony(
         request("Who wrote h11?", WEB),
         ModelTurn(f'{CALL.format("to=browser.search")}{{"query": "h11"}}<|call|>', [ToolResult(error="no network")]),
@@ -252,7 +252,7 @@ RECORDINGS = {
         request("What is the weather in Berlin?", WEATHER),
         ModelTurn(f'{CALL.format("to=functions.get_weather")}{{"city": "Ber', reason="length"),
     ),
-    # The token budget ends inside the header of a message, of which nothing was said yet.
+    # The token budget ends inside the header of a message, before any of its text.
     "cut-in-header": harmony(
         request("What is the weather in Berlin?", WEATHER),
         ModelTurn(f"{ANALYSIS}Call it.<|end|>{NEXT}<|channel|>commentary to=functions.get", reason="length"),

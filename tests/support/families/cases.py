@@ -1,4 +1,4 @@
-"""The cases of the families: what a model wrote, and its items. docs/library/families.md states the rules.
+"""The cases of the families: the output of a model, and its items. docs/library/families.md states the rules.
 
 The numbers in comments are issues and pull requests of vLLM in which the input, or one like it, was lost or misread.
 """

@@ -1,4 +1,4 @@
-"""What a chat template writes comes back: random turns of every family, as the templates of its models write them.
+"""Random turns of every family, as the chat templates of its models write them, come back: they are read as they mean.
 
     python -m families.chat_templates TURNS [SEED] [FAMILY ...]
 
@@ -149,7 +149,7 @@ _WORDS: Final = (
 
 @frozen
 class Turn:
-    """A turn as a template writes it, the request that it answers, and what it means."""
+    """A turn as a template writes it, the request that it answers, and the reasoning, message and calls that it means."""
 
     family: str
     text: str
@@ -159,7 +159,7 @@ class Turn:
     calls: Sequence[tuple[str, Mapping[str, object]]] = field(factory=list)
 
     def comes_back(self, sizes: Sequence[int] = (7, 1, 30)) -> bool:
-        """Return whether the turn is read as what it means."""
+        """Return whether the turn is read as it means."""
         return self.read(sizes) == (self.reasoning, self.message, [*self.calls])
 
     def read(self, sizes: Sequence[int] = (7, 1, 30)) -> tuple[str, str, list[object]]:

@@ -80,7 +80,7 @@ def _encoded(name: str, *called: str) -> str:
 
 
 def _whole(name: str) -> Iterator[Derived]:
-    """Calls that are whole, wherever they begin, and the text around them."""
+    """Complete calls at any place, and the text around them."""
     one = _encoded(name, "f")
     yield Derived("one call", name, f"</think>{one}", [_CALL])
     yield Derived("blank text around a call", name, f"</think>\n\n{one}\n", [_CALL])
@@ -187,7 +187,7 @@ class Shape:
     calls: Sequence[tuple[str, str]]
 
     def fits(self, calls: Sequence[tuple[str, str]], text: str, *, words: bool = True) -> bool:
-        """Return whether this is what the turn means: the calls, no markup in the text and, with `words`, all words in it."""
+        """Return whether the turn was read correctly: the calls, no markup in the text and, with `words`, all words in it."""
         has_words = sorted(_WORD.findall(text)) == sorted(_WORD.findall(self.text))
         return [*calls] == [*self.calls] and "DSML" not in text and (has_words or not words)
 

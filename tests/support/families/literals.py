@@ -29,7 +29,7 @@ _M: Final = ELEMENTS.namespace
 
 @frozen
 class LiteralCase:
-    """A literal, its JSON, what follows where reading ends, and why: it is `ended`, `broken`, at a `marker`, or not over.
+    """A literal, its JSON, the text where reading ends, and why: it is `ended`, `broken`, at a `marker`, or incomplete.
 
     `stray` is the text between its elements, for a message after the call, without white space around it.
     """

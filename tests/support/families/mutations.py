@@ -1,4 +1,4 @@
-"""Changes of the framing, one edge at a time, and what becomes of each: refused when declared, caught by a case, or neither.
+"""Changes of the framing, one edge at a time, and the fate of each: refused at its declaration, caught by a case, or neither.
 
 A change is tried on the texts that pass through its state: the cases with their items, the pairs with equal items, and random
 texts with the properties. A change that passes all of them is compared with the original framing, on every text of a few chunks

@@ -161,7 +161,7 @@ def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
 
 @cache
 def _breaking(name: str) -> list[re.Pattern[str]]:
-    """Return what breaks arguments: a key that is none, an end of a value that may be another's, or JSON after a value."""
+    """Return the patterns that break arguments: an invalid key, an ambiguous end of a value, or JSON after a value."""
     markers = family(name, "qwen3").markers
     texts = {text.strip() for role in (Trigger.KEY, Trigger.UNVALUE, Trigger.MISSPELLED) for text in markers.get(role, ())}
     plain = [re.compile(re.escape(text)) for text in texts if not is_wild(text)]

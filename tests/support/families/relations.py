@@ -142,12 +142,12 @@ _STEPS: Final = (
     ),
     '{"name": "f", "arguments": ',
 )
-"""What may follow any text, beside the markers of its family."""
+"""Texts that may follow any text, besides the markers of its family."""
 
 
 @cache
 def steps(name: str) -> Sequence[str]:
-    """Return what may follow any text of a family."""
+    """Return the texts that may follow any text of a family."""
     markers = SYNTAXES[name].markers
     after = (Trigger.KEY, Trigger.CALL, Trigger.INVOKE, Trigger.UNCALL, Trigger.UNSECTION) if Trigger.KEY in markers else ()
     lines = [f"\n{example(text)}" for role in after for text in markers.get(role, ())]
@@ -180,7 +180,7 @@ def walk(name: str) -> Sequence[tuple[str, str]]:
 
 
 def _condition(reader: FamilyParser) -> Hashable:
-    """Return what decides how a parser goes on: its state, the open brackets or literal, and the name or key so far."""
+    """Return the condition of a parser: its state, the open brackets or literal, and the name or key so far."""
     effects, read_as = reader._effects, reader._family
     matches = [read_as.read_name(effects.header + sign) for sign in ("", *read_as.markers.get(Trigger.LITERAL, ()))]
     name = next((match.name in READ_AS.routing.declared for match in matches if match is not None), None)
@@ -284,7 +284,7 @@ def _afters(read_as: Family, name: str) -> Iterator[str]:
 
 
 def anywhere(read_as: Family, name: str) -> Iterator[Pair]:
-    """Yield every way in which a call with a marker can begin, everywhere, with what may follow."""
+    """Yield pairs for every beginning of a call with a marker, at every place, with the texts that may follow."""
     markers = read_as.markers
     roles = (Trigger.INVOKE, Trigger.LIST) if Trigger.SECTION in markers else (Trigger.CALL, Trigger.BARE)
     inner = next((markers[role] for role in roles if role in markers), ("",))

@@ -388,7 +388,7 @@ LINES = st.tuples(
     st.sampled_from([0, 1, 600, 70_000, 3_000_000]),
     st.sampled_from([1, 1, 1, 2, 199, 201, 20_000]),
 )
-"""The name of a header, what its value repeats, how often, and how often the header comes."""
+"""The name of a header, the repeated part of its value, the repetitions, and how often the header occurs."""
 
 
 @st.composite

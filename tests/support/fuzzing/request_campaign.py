@@ -45,7 +45,7 @@ GOOD = stream(chunk({"role": "assistant", "content": "Yes."}), chunk({}, "stop")
 
 
 def faults(body: Mapping[str, Any]) -> Sequence[str]:
-    """Return what a strict service refuses in the body of a request."""
+    """Return the parts of a request's body that a strict service refuses."""
     messages: Sequence[Mapping[str, Any]] = body["messages"]
     names = [tool["function"]["name"] for tool in body.get("tools") or ()]
     calls = [call for message in messages for call in message.get("tool_calls", ())]
@@ -242,7 +242,7 @@ def main(minutes: float, seed: int) -> int:
 
 
 def _summarize(prober: Prober, minutes: float, first_memory: int) -> int:
-    """Write what a campaign has seen of a server, and return the exit status."""
+    """Write the results of a campaign, and return the exit status."""
     growth = prober.memory - first_memory
     wait, busy = prober.longest * 1000, prober.busy * 1000
     show(f"{prober.count:,} requests in {minutes:g} minutes: {prober.statuses}\n")

@@ -1,4 +1,4 @@
-"""Responses with hosted tools: made without HTTP in front of them, judged, and timed."""
+"""Responses with hosted tools, created without HTTP, judged, and timed."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -20,18 +20,18 @@ ANSWER = "<|channel|>final<|message|>Done."
 
 
 def calling(recipient, text, then="<|call|>"):
-    """What a model writes to call a tool."""
+    """Return the harmony of a call to a tool."""
     kind = " <|constrain|>json" if text.startswith("{") else ""
     return f"<|channel|>commentary to={recipient}{kind}<|message|>{text}{then}"
 
 
 def several(*calls):
-    """A turn of several calls."""
+    """Return the harmony of a turn with several calls."""
     return "<|start|>assistant".join(calls)
 
 
 def mcp(url, label="shop", **members):
-    """The tool of a request that is an MCP server."""
+    """Return the declaration of an MCP server as a tool of a request."""
     return {"type": "mcp", "server_label": label, "server_url": url, "require_approval": "never", **members}
 
 
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def ask(*turns, tools=(), runner=None, items="Hi", tenant="", **settings):
-    """Ask for a response of which the model's turns are given as harmony."""
+    """Request a response whose model writes these turns of harmony."""
     engine = StagedEngine(*([step(turn, "stop")] for turn in (*turns, ANSWER)))
     runner = runner or servers()
 

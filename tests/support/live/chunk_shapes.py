@@ -1,4 +1,4 @@
-"""Streams of Chat Completions as servers document them, each with the items that it must become."""
+"""Streams of Chat Completions as servers document them, each with its expected items."""
 
 from attrs import frozen
 

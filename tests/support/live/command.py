@@ -23,7 +23,7 @@ UVICORN = ("uvicorn", "uvicorn.access", "uvicorn.error", "uvicorn.asgi")
 
 @define
 class ServeCommand:
-    """A running command: its URL without `/v1`, and after its end what it wrote to standard error."""
+    """A running command: its URL without `/v1`, and, after its end, its standard error."""
 
     url: str
     lines: list[str] = field(factory=list)
@@ -45,7 +45,7 @@ class Output(io.StringIO):
 
 @contextmanager
 def bare_logs():
-    """Take away the handlers and levels of the logs, as in a new process, and put them back."""
+    """Remove the handlers and levels of the logs, as in a new process, and restore them."""
     root, own, others = logging.getLogger(), logging.getLogger("interlock"), (logging.getLogger(name) for name in UVICORN)
     kept = root.handlers[:], root.level, own.level
     root.handlers[:] = []

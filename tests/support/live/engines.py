@@ -1,4 +1,4 @@
-"""An engine that does what a test tells it, in real harmony tokens, and says what was done to it."""
+"""A scripted engine that writes real harmony tokens, and records its use."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
 
 def prompt_text(turn):
-    """Return what a model reads of a turn, roughly as gpt-oss's template writes it."""
+    """Return the prompt of a turn, roughly as gpt-oss's template writes it."""
     texts = [turn.request.instructions or "", *(dumps(tool).decode() for tool in turn.request.tools)]
     for item in turn.items:
         match item["type"]:
@@ -66,7 +66,7 @@ def scored_steps(text):
 
 @define(eq=False)
 class Gate:
-    """A place where the engine waits until the test opens it, from whatever thread; or for ever."""
+    """A gate at which the engine waits until the test opens it, from any thread, or forever."""
 
     reached: threading.Event = field(factory=threading.Event)
     _opened: asyncio.Event = field(factory=asyncio.Event)
@@ -82,7 +82,7 @@ class Gate:
 
 
 class StagedEngine(Engine):
-    """An engine that goes through a script: outputs are yielded, gates are waited at, exceptions are raised.
+    """An engine that follows a script: it yields outputs, waits at gates, and raises exceptions.
 
     Args:
         scripts: One for each turn; the last is repeated.

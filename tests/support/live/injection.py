@@ -1,6 +1,6 @@
-"""Faults at every call and every await: a profile function that raises where Interlock's code calls, or goes on after an await.
+"""Faults at every call and every await: a profile function that raises at a call, or after an await, in Interlock's code.
 
-It knows nothing of what is called: the places are found by a first run, so that the tests hold whatever the code becomes.
+A first run finds the places, so the tests need no change when the code changes.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ import interlock
 
 HOME = str(Path(interlock.__file__).parent)
 INNER = ("asyncio/base_events.py", "_weakrefset.py", "/contextlib.py")
-"""What Python itself calls, for tasks, weak references and `with`: where that fails, nothing can be cleaned up any more."""
+"""Python's own code for tasks, weak references and `with`: after a fault there, nothing could be cleaned up."""
 
 
 class PanicException(BaseException):
-    """What a panic in Rust becomes in Python: no `Exception`."""
+    """A panic in Rust, as Python raises it: not an `Exception`."""
 
 
 @frozen
@@ -32,7 +32,7 @@ class Place:
         file: The file, below the package.
         function: The function that calls or awaits.
         line: The line.
-        callee: What is called; `await` where a coroutine goes on, `yield` where a generator does.
+        callee: The called function; `await` where a coroutine resumes, `yield` where a generator does.
         occurrence: How often it was reached before, from 0.
     """
 
@@ -51,8 +51,8 @@ class Injector:
     """Counts the places that a run goes through, and raises at one of them.
 
     Args:
-        target: Where to raise; None to look only.
-        error: What to raise.
+        target: Where to raise; None only records the places.
+        error: The exception to raise.
     """
 
     target: Place | None = None
@@ -60,7 +60,7 @@ class Injector:
     seen: Counter = field(factory=Counter)
     raised: bool = False
     _resumed: object = None
-    """The frame that goes on after an await where it is to be raised, until the innermost one is known: only that can raise."""
+    """The frame that resumes at the target, until the innermost one is known, which alone can raise."""
 
     def __call__(self, frame, event, argument):
         if self._resumed is not None:
@@ -96,7 +96,7 @@ class Injector:
 
 
 def _place(frame, event, argument):
-    """Give the place of an event; None if it is none of Interlock's, or a method of a plain type, which calls nobody."""
+    """Return the place of an event; None outside of Interlock's code, and for methods of built-in types, which call nothing."""
     if event == "c_call":
         owner = argument.__self__
         plain = owner is None or owner is builtins or (type(owner).__module__ in {"builtins", "_io"} and not ismodule(owner))
@@ -125,7 +125,7 @@ def _at(frame, callee):
 
 @define
 class Answered:
-    """What an ASGI application answered.
+    """The answer of an ASGI application.
 
     Args:
         messages: What it sent.
@@ -153,7 +153,7 @@ class Answered:
 
 
 async def ask(app, method, path, body=b"", query=b""):
-    """Ask an ASGI application, as a client that stays."""
+    """Send a request to an ASGI application, as a client that does not disconnect."""
     headers = [(b"content-type", b"application/json"), (b"host", b"test")]
     scope = {
         "type": "http",

@@ -1,4 +1,4 @@
-"""MCP servers on loopback, each in a thread of its own: one that works, and some that do not."""
+"""MCP servers on loopback, each in its own thread: one that works, and faulty ones."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from interlock.serving.http.server import listen, url_of
 
 @contextmanager
 def running(application):
-    """Serve an ASGI application in a thread; gives its URL."""
+    """Serve an ASGI application in a thread; yield its URL."""
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
@@ -27,11 +27,11 @@ def running(application):
     try:
         yield url_of(listening)
     finally:
-        server.should_exit = True  # it is not waited for: that takes a while, and nobody asks it any more
+        server.should_exit = True  # without a wait, which would take a while; it gets no further requests
 
 
 class Workshop:
-    """A server whose tools say when they began and ended."""
+    """A server whose tools record when they begin and end."""
 
     def __init__(self):
         self.began = []
@@ -44,7 +44,7 @@ class Workshop:
         root = logging.getLogger()
         handlers, level = list(root.handlers), root.level
         server = MCPServer("workshop", log_level="CRITICAL")
-        root.handlers, root.level = handlers, level  # what it changes is everybody's
+        root.handlers, root.level = handlers, level  # it changes the global logging
         for tool in (self.echo, self.slow, self.hang, self.big, self.broken, self.python, self.search, self.find, self.roll):
             server.add_tool(tool)
         server.add_tool(self.open_page, name="open")
@@ -145,7 +145,7 @@ RESULT = {"content": [{"type": "text", "text": "said"}]}
 
 
 def plain(calling=None, tools=(TOOL,), gate=None):
-    """The least that a server of the older protocol has to say, as an ASGI application.
+    """Return a minimal server of the older protocol, as an ASGI application.
 
     Args:
         calling: Answers `tools/call` instead; is given what was asked, and ASGI's `send`.

@@ -1,4 +1,4 @@
-"""What Open Responses' compliance suite asks of a server, written from its specification, for any server that speaks its dialect.
+"""The cases of Open Responses' compliance suite, written from the specification, for any server with its dialect.
 
 Each case is a function of a `Suite`, which knows where the server is and what its model has to be told to answer in some way.
 """
@@ -51,7 +51,7 @@ def message(role: str, content: object) -> dict[str, object]:
 
 @frozen
 class Suite:
-    """A server that is asked.
+    """The requests of the suite to a server.
 
     Args:
         url: Where it is, without a path.
@@ -66,7 +66,7 @@ class Suite:
     headers: Mapping[str, str] = {}
 
     def body(self, text: object, answer: str = "text", **fields: object) -> dict[str, Any]:
-        """Return the body of a request; a text is what the user says."""
+        """Return the body of a request; a text is the user's message."""
         items = [message("user", text)] if isinstance(text, str) else text
         return {"model": self.model, "input": items, **self.scripted(answer), **fields}
 
@@ -242,7 +242,7 @@ def _failed_continuation(suite: Suite) -> None:
 
 
 def compacted(suite: Suite) -> dict[str, Any]:
-    """Return what compacting a conversation gives."""
+    """Return a compacted conversation."""
     earlier = [message("user", "My name is Alice."), message("assistant", [{"type": "output_text", "text": "Hello Alice!"}])]
     answer = suite.post(suite.body([*earlier, message("user", "And I am 7.")], prompt_cache_key="a"), "/compact")
     assert answer.status_code == 200, answer.text

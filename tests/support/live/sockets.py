@@ -116,7 +116,7 @@ class RawSocket:
         return first & 15, data
 
     def closed(self) -> int | None:
-        """Return the code with which the server closes the connection; None if it says nothing."""
+        """Return the code with which the server closes the connection; None if it sends none."""
         *_, (opcode, data) = self.frames()
         return int.from_bytes(data[:2], "big") if opcode == Opcode.CLOSE else None
 

@@ -1,4 +1,4 @@
-"""Stores in tests: a server of Postgres as a process, what tests store, and how they run a scenario."""
+"""Stores in tests: a Postgres server as a process, responses to store, and a runner of scenarios."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, and a watchdog that asks for its health while something else is asked of it."""
+"""A real server in its own process, and a watchdog that requests its health during other requests."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ LOGGED: Final = 5_000
 
 
 def memory_of(pid: int) -> int:
-    """Return the bytes of memory that a process has; 0 where the system does not say."""
+    """Return the bytes of memory of a process; 0 if the system does not report them."""
     status = Path(f"/proc/{pid}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")), 0)
 
 
 def descriptors_of(pid: int) -> int:
-    """Return how many files and sockets a process has open; 0 where the system does not say."""
+    """Return the number of open files and sockets of a process; 0 if the system does not report it."""
     descriptors = Path(f"/proc/{pid}/fd")
     return len([*descriptors.iterdir()]) if descriptors.exists() else 0
 
 
 def computed_by(pid: int) -> float:
-    """Return the seconds that a process's main thread, in which the event loop is, has computed; infinity if nobody knows."""
+    """Return the CPU seconds of a process's main thread, which runs the event loop; infinity if they are unknown."""
     scheduled = Path(f"/proc/{pid}/schedstat")
     return int(scheduled.read_text().split()[0]) / 1e9 if scheduled.exists() else inf
 
 
 @contextmanager
 def serving(*options: str) -> Generator[tuple[str, int]]:
-    """Run a server with options; yield its URL and the number of its process. What it logs is shown if something is raised."""
+    """Run a server with options; yield its URL and the number of its process. An exception shows its log."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *options]
     with (
         tempfile.NamedTemporaryFile("a") as log,
@@ -64,7 +64,7 @@ def serving(*options: str) -> Generator[tuple[str, int]]:
 
 
 def _url_in(log: Path, process: subprocess.Popen[bytes]) -> str:
-    """Wait until a server says where it is."""
+    """Wait until a server writes its URL."""
     while process.poll() is None:
         match = re.search(r"http://[\w.]+:\d+", log.read_text())
         if match:
@@ -74,7 +74,7 @@ def _url_in(log: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 class Watch:
-    """Asks for `/health` again and again, and for the memory of the server's process.
+    """Requests `/health` repeatedly, and reads the memory of the server's process.
 
     `longest` is the longest wait, in seconds; `busy` is the longest part of a wait in which the server computed something else.
     """

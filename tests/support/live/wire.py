@@ -1,4 +1,4 @@
-"""What came over the wire in each API, judged and read; and requests in Messages and Chat Completions."""
+"""Reads and judges the streams of each API; sends requests of Messages and Chat Completions."""
 
 import json
 
@@ -52,7 +52,7 @@ PATIENCE = 60
 
 
 def frames(data):
-    """The frames of a stream that are no comments, each as its name and its data."""
+    """Return the frames of a stream except comments, each as its name and its data."""
     decoder = SseDecoder()
     return [(each.event, each.data) for each in (*decoder.feed(data), *decoder.end()) if "data" in each.fields]
 
@@ -148,7 +148,7 @@ CLIENT_CALL = deltas.Open("function_call", {"name": "f", "call_id": "call_a"})
 
 
 def entries():
-    """Reasoning, a call of the server whose result comes while a text is open, and a call of the client."""
+    """Return reasoning, a hosted call whose result comes while a text is open, and a call of the client."""
     driver = ResponseDriver({"model": "m"}, writer=EntryWriter(), ids=SequentialIds(), clock=lambda: 7)
     frames = driver.feed([deltas.Start(), deltas.Open("reasoning"), "Hm.", deltas.Close(), CALLS, '{"q": 2}', deltas.Close()])
     frames += driver.feed([deltas.Run(call.id) for call in driver.ready])

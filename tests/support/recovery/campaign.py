@@ -1,7 +1,7 @@
-"""A long run of what is true of every sequence of token ids, over random turns.
+"""A long run of the properties of the harmony parser, over random turns.
 
 Each property is a function that raises `AssertionError` for a sequence that the parser treats wrongly. Of ten turns one is
-well-formed, and is compared with what `openai_harmony` reads; the others are random or mutated. A turn that breaks a property is
+well-formed, and is compared with `openai_harmony`'s parser; the others are random or mutated. A turn that breaks a property is
 shrunk by dropping tokens and printed; the exit status is then 1.
 """
 
@@ -55,7 +55,7 @@ _FRAGMENT = re.compile(r"[a-z]{0,10}=?")
 
 
 class EveryCallIsText(Routing):
-    """A routing that passes every call's text on as it is, so that texts can be compared."""
+    """A routing that keeps the text of every call unchanged, so that texts can be compared."""
 
     def recipient(self, recipient: str) -> Route | None:
         return Route("mcp_call", {"name": recipient, "server_label": "any"})
@@ -101,7 +101,7 @@ def keeps_all_text(ids: Sequence[int], reason: FinishReason = "stop") -> None:
     space, before text. Everything else has to be in the items.
     """
     written = "".join(item.text for item in items(parse(ids, [len(ids) or 1], reason)))
-    places = {(0, False)}  # how much of what was written is accounted for, and whether text is content now
+    places = {(0, False)}  # how much of the written text is matched, and whether text is content now
     for each in runs(ids, reason):
         places = {
             (place + len(kept), ((inside or broken) and each.then not in _ENDS) or each.then == "message")
@@ -234,7 +234,7 @@ _WORDS = [
 
 
 def random_turn(rng: Random) -> list[int]:
-    """Give control tokens, words of headers and contents, parts of characters and any ids at all, in any order."""
+    """Return control tokens, words of headers and contents, parts of characters and random ids, in any order."""
     ids: list[int] = []
     for _ in range(rng.randint(0, 16)):
         match rng.choices(["control", "word", "odd", "any"], [9, 8, 1, 2])[0]:
@@ -250,7 +250,7 @@ def random_turn(rng: Random) -> list[int]:
 
 
 def mutated_turn(rng: Random) -> list[int]:
-    """Give two recovery cases, one after the other, with a few tokens dropped, doubled, moved or replaced."""
+    """Return two recovery cases, one after the other, with a few tokens dropped, doubled, moved or replaced."""
     ids = [*rng.choice(CASES).ids, *rng.choice(CASES).ids]
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(ids) + 1)
@@ -267,19 +267,19 @@ def mutated_turn(rng: Random) -> list[int]:
 
 
 def random_character(rng: Random) -> str:
-    """Give a character of ASCII, of the rest of the first plane, or beyond."""
+    """Return a character of ASCII, of the rest of the first plane, or beyond."""
     return chr(rng.choice([rng.randrange(32, 127), rng.randrange(0xD800), 0x1F600]))
 
 
 def well_formed_turn(rng: Random) -> list[int]:
-    """Give a turn of a few messages, each with any text at all."""
+    """Return a turn of a few messages with random text."""
     ends = ["<|end|>", "<|call|>", "<|return|>"]
     texts = ["".join(random_character(rng) for _ in range(rng.randint(0, 20))) for _ in range(rng.randint(1, 4))]
     return conversation_ids([(rng.choice(WELL_FORMED_HEADERS), text, rng.choice(ends)) for text in texts])
 
 
 def holds(ids: Sequence[int], *, sizes: Sequence[int], reason: FinishReason, as_openai_harmony: bool) -> bool:
-    """Say whether all properties hold of a turn."""
+    """Return whether all properties hold for a turn."""
     try:
         if as_openai_harmony:
             is_read_as_openai_harmony_reads_it(ids)
@@ -293,7 +293,7 @@ def holds(ids: Sequence[int], *, sizes: Sequence[int], reason: FinishReason, as_
 
 
 def main(sequences: int, seed: int) -> int:
-    """Run the campaign; gives the exit status."""
+    """Run the campaign, and return the exit status."""
     rng, started = Random(seed), time.monotonic()  # noqa: S311 - repeatable, not secret
     for number in range(1, sequences + 1):
         well_formed = number % 10 == 0

@@ -1,4 +1,4 @@
-"""The recovery cases: malformed harmony, and what its reader sees. docs/evidence/conformance/recovery.md has the rules.
+"""The recovery cases: malformed harmony, and its items. docs/evidence/conformance/recovery.md has the rules.
 
 Recordings are made of them: every case is one turn of tokens, its finish reason and the items expected. Items of white
 space, which the driver drops, are left out.
@@ -218,10 +218,10 @@ WORDS = {
     "code_interpreter_call": "code",
     "web_search_call": "web search",
 }
-"""What the table calls an item, by its kind."""
+"""The word of the table for each kind of item."""
 
 ENDINGS = {"Close": "", "Reject": ", failed", "": ", incomplete"}
-"""What the table adds to an item, by how the parser ended it."""
+"""The addition of the table to an item, by the way in which the parser ended it."""
 
 
 def recording_of(case: Case) -> Recording:
@@ -233,14 +233,14 @@ def recording_of(case: Case) -> Recording:
 
 
 def written(case: Case) -> str:
-    """Return what the model writes, as the table has it."""
+    """Return the output of the model, as the table shows it."""
     groups = groupby(case.ids, key=lambda token: 0 <= token <= LAST_TOKEN)
     text = "".join(encoding().decode([*ids]) if valid else "".join(f"<{token}>" for token in ids) for valid, ids in groups)
     return f"`{text.replace('<|', '<').replace('|>', '>')}`" + (" (the budget ends)" if case.reason == "length" else "")
 
 
 def received(item: Item) -> str:
-    """Return what the client receives of an item, as the table has it."""
+    """Return an item as the client receives it and the table shows it."""
     if item.kind == "message":
         name = "answer" if item.fields["phase"] == "final_answer" else "preamble"
     else:

@@ -1,4 +1,4 @@
-"""Harmony as one writes it down, and what a parser made of it as one compares it."""
+"""A notation for harmony with written control tokens, and for the items that a parser reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def words(text: str) -> list[int]:
 
 @frozen
 class Item:
-    """What the reader of a stream sees of one item.
+    """An item as the reader of a stream sees it.
 
     `ending` is how the parser ended it: `Close`, `Reject`, or nothing if the end of the turn did.
     """
@@ -70,7 +70,7 @@ def search(action: Mapping[str, object], ending: str = "Close") -> Item:
 
 
 def items(deltas: Iterable[Delta]) -> list[Item]:
-    """Put the deltas of one turn together; asserts that they are well-bracketed and that nothing follows the end."""
+    """Join the deltas of one turn; assert that they are well-bracketed and that nothing follows the end."""
     seen: list[Item] = []
     opened: Open | None = None
     texts: list[str] = []
@@ -119,5 +119,5 @@ def parse(ids: Sequence[int], *, routing: Routing | None = None, reason: FinishR
 
 
 def seen(deltas: Sequence[Delta]) -> list[Item]:
-    """Give the items without those that the driver drops: messages and reasoning of white space (rule R18)."""
+    """Return the items without those that the driver drops: messages and reasoning of white space (rule R18)."""
     return [item for item in items(deltas) if item.text.strip() or item.kind not in {"message", "reasoning"}]

@@ -32,7 +32,7 @@ from websockets.asyncio.client import connect
 from interlock.testing import assert_legal
 
 BLOCKS = 12
-"""Means that a series is reduced to: readings that follow one another are alike, means of long stretches nearly independent."""
+"""The number of means that replace a series: consecutive readings are alike, but means of long stretches nearly independent."""
 
 CERTAINTY = 2.228
 """Student's t for 10 degrees of freedom, two-sided 95 %."""
@@ -45,7 +45,7 @@ class Trend:
     Args:
         level: Its mean.
         slope: Of the line, in units an hour.
-        margin: What the slope may be off by, to either side, with 95 % certainty.
+        margin: The error of the slope, to either side, with 95 % certainty.
     """
 
     level: float
@@ -98,12 +98,12 @@ PATIENCE = 120
 
 @frozen
 class Place:
-    """A server, and the chance that decides what is asked of it.
+    """A server, and the random source of the requests to it.
 
     Args:
-        url: Where it is.
-        client: Speaks to it.
-        chance: Decides.
+        url: Its URL.
+        client: The HTTP client.
+        chance: The random source.
     """
 
     url: str
@@ -132,19 +132,19 @@ def _judged(answer: httpx.Response) -> dict[str, object]:
     return dict(json.loads(answer.content.split(b"\ndata: ")[-2].partition(b"\n")[0])["response"])
 
 
-async def asks(at: Place) -> None:
-    """Ask for a stream, with and without storing."""
+async def stream_a_response(at: Place) -> None:
+    """Request a stream, stored or not."""
     response = await at.stream(at.body(store=at.chance.random() < 0.5))
     assert response["status"] == "completed"
 
 
-async def asks_for_one_piece(at: Place) -> None:
-    """Ask for an answer in one piece."""
+async def ask_without_streaming(at: Place) -> None:
+    """Request a response without streaming."""
     assert (await at.post(at.body(store=False)))["status"] == "completed"
 
 
-async def talks(at: Place) -> None:
-    """Go on from response to response, and delete the last one."""
+async def continue_responses(at: Place) -> None:
+    """Continue from response to response, and delete the last one."""
     previous: object = None
     for _ in range(4):
         response = await at.stream(at.body(previous_response_id=previous))
@@ -153,8 +153,8 @@ async def talks(at: Place) -> None:
     assert answer.json()["deleted"] is True
 
 
-async def calls(at: Place) -> None:
-    """Have a function called, and say what came of it."""
+async def call_a_function(at: Place) -> None:
+    """Let the model call a function, and send its result."""
     called = await at.stream(at.body("Get the weather of: Berlin", tools=[WEATHER]))
     output = called["output"]
     assert isinstance(output, list)
@@ -164,8 +164,8 @@ async def calls(at: Place) -> None:
     assert answered["status"] == "completed"
 
 
-async def leaves(at: Place) -> None:
-    """Leave in the middle of a stream."""
+async def disconnect(at: Place) -> None:
+    """Disconnect in the middle of a stream."""
     body = at.body("Tell a long story about trains " * 20, stream=True, store=False)
     async with at.client.stream("POST", f"{at.url}/v1/responses", json=body) as answer:
         pieces = answer.aiter_raw()
@@ -173,8 +173,8 @@ async def leaves(at: Place) -> None:
             await anext(pieces, None)
 
 
-async def dawdles(at: Place) -> None:
-    """Read a long stream at a kilobyte a second, and then either leave or read all of it."""
+async def read_slowly(at: Place) -> None:
+    """Read a long stream at a kilobyte a second, and then either disconnect or read the rest."""
     words = f"{at.chance.randrange(10**9)} Tell a story, and {CHATTER}"
     body = {"model": MODEL, "input": words, "stream": True, "store": at.chance.random() < 0.5}
     async with at.client.stream("POST", f"{at.url}/v1/responses", json=body) as answer:
@@ -189,14 +189,14 @@ async def dawdles(at: Place) -> None:
     assert_legal(bytes(read), strict=True)
 
 
-async def breaks(at: Place) -> None:
-    """Make the engine break; the response fails, legally."""
+async def break_the_engine(at: Place) -> None:
+    """Make the engine fail; the response fails legally."""
     response = await at.stream({"model": MODEL, "input": f"Hello and {BREAK}", "store": False})
     assert (response["status"], response["error"]) == ("failed", {"code": "server_error", "message": "It was told to break."})
 
 
-async def reads_again(at: Place) -> None:
-    """Begin a response in the background, and read it from somewhere to its end."""
+async def read_a_background_response(at: Place) -> None:
+    """Begin a background response, read its whole stream, and then a part of it again."""
     background = await at.post(at.body(background=True))
     url = f"{at.url}/v1/responses/{background['id']}"
     whole = await at.client.get(url, params={"stream": "true"})
@@ -205,15 +205,15 @@ async def reads_again(at: Place) -> None:
     assert whole.content.endswith(rest.content)
 
 
-async def cancels(at: Place) -> None:
-    """Begin a response in the background, and cancel it."""
+async def cancel_a_background_response(at: Place) -> None:
+    """Begin a background response, and cancel it."""
     background = await at.post(at.body("Tell a long story about trains " * 20, background=True))
     answer = await at.client.post(f"{at.url}/v1/responses/{background['id']}/cancel")
     assert answer.json()["status"] in {"cancelled", "completed"}, answer.text
 
 
-async def talks_nonsense(at: Place) -> None:
-    """Send what is no request."""
+async def send_an_invalid_request(at: Place) -> None:
+    """Send an invalid request."""
     sent = at.chance.choice((b"{", b"[]", b'{"model": 1}', b'{"model": "interlock-embedded"}', b"\xff"))
     headers = {"content-type": "application/json"}
     answer = await at.client.post(f"{at.url}/v1/responses", content=sent, headers=headers)
@@ -221,8 +221,8 @@ async def talks_nonsense(at: Place) -> None:
     assert answer.status_code == 400
 
 
-async def talks_in_lanes(at: Place) -> None:
-    """Hold two conversations over one WebSocket, and leave while a third begins."""
+async def use_two_lanes(at: Place) -> None:
+    """Run requests in two lanes of one WebSocket, and disconnect while another request begins."""
     async with connect(at.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=PATIENCE) as socket:
         for _ in range(2):
             for lane in ("a", "b"):
@@ -241,23 +241,23 @@ async def talks_in_lanes(at: Place) -> None:
 
 
 VISITS: tuple[tuple[Callable[[Place], Awaitable[None]], int], ...] = (
-    (asks, 6),
-    (asks_for_one_piece, 2),
-    (talks, 2),
-    (calls, 3),
-    (leaves, 4),
-    (dawdles, 2),
-    (breaks, 2),
-    (reads_again, 3),
-    (cancels, 2),
-    (talks_nonsense, 2),
-    (talks_in_lanes, 2),
+    (stream_a_response, 6),
+    (ask_without_streaming, 2),
+    (continue_responses, 2),
+    (call_a_function, 3),
+    (disconnect, 4),
+    (read_slowly, 2),
+    (break_the_engine, 2),
+    (read_a_background_response, 3),
+    (cancel_a_background_response, 2),
+    (send_an_invalid_request, 2),
+    (use_two_lanes, 2),
 )
-"""What clients do, and how often compared with the others."""
+"""The visits of clients, each with its weight."""
 
 
 AT_ONCE = 6
-"""Clients at a time."""
+"""The number of concurrent clients."""
 
 
 @define

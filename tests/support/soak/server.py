@@ -30,20 +30,20 @@ STORED = 4 * MIB
 """Bytes of stored responses, and of those in the background."""
 
 BREAK = "break"
-"""The last word of a user's message after which the engine breaks, in the middle of its answer."""
+"""The last word of a user's message that makes the engine fail in the middle of its answer."""
 
-BEFORE = 12
-"""Steps that it yields until then."""
+STEPS_BEFORE = 12
+"""The steps before the failure."""
 
 CHATTER = "chatter"
-"""The last word of a user's message after which the engine says one of its pieces again and again."""
+"""The last word of a user's message that makes the engine repeat one of its chunks."""
 
-AGAIN = 2_000
-"""How often: half a megabyte of events, more than the system takes for a client that does not read."""
+REPEATS = 2_000
+"""The repetitions: half a megabyte of events, more than the system buffers for a client that does not read."""
 
 
 class Mallinfo(Structure):
-    """What glibc tells of its memory (mallinfo2); all are bytes or counts."""
+    """The figures of glibc about its memory (mallinfo2), in bytes or counts."""
 
     _fields_ = tuple(
         (name, c_size_t)
@@ -52,7 +52,7 @@ class Mallinfo(Structure):
 
 
 class BreakingEngine(EmbeddedEngine):
-    """The embedded engine, which breaks or chatters when it is told to."""
+    """The embedded engine, which fails or repeats itself on request."""
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Yield the output of a turn, or a part of it.
@@ -61,17 +61,17 @@ class BreakingEngine(EmbeddedEngine):
             EngineError: It was told to break.
         """
         words = _last_words(turn)
-        breaks, remaining = words.endswith(BREAK), AGAIN if words.endswith(CHATTER) else 0
+        breaks, remaining = words.endswith(BREAK), REPEATS if words.endswith(CHATTER) else 0
         count = 0
         async with aclosing(super().generate(turn)) as outputs:
             async for output in outputs:
                 yield output
                 count += 1
-                if remaining and count > BEFORE and "content" in (output.chunk.delta or {}):
+                if remaining and count > STEPS_BEFORE and "content" in (output.chunk.delta or {}):
                     for _ in range(remaining):
                         yield output
                     remaining = 0
-                if breaks and count == BEFORE:
+                if breaks and count == STEPS_BEFORE:
                     raise EngineError("It was told to break.")
 
 
@@ -82,7 +82,7 @@ def _last_words(turn: Turn) -> str:
 
 
 def _allocated() -> int:
-    """Return the bytes that glibc has given out, those of Python's small objects excepted; 0 where there is no glibc to ask."""
+    """Return the bytes that glibc has allocated, except for Python's small objects; 0 without glibc."""
     try:
         ask = CDLL(None).mallinfo2
     except AttributeError:
