@@ -222,6 +222,7 @@ def test_advice_about_a_route_has_the_error_format_of_messages(url) -> None:
         ("/openai/deployments/d/chat/completions", "Azure"),
         ("/v1beta/models/m:generateContent", "Gemini"),
         ("/interlock/", "--view"),
+        ("/test-1/chat/completions", "end the base URL of the client with /v1"),
     ],
 )
 def test_errors_for_known_unserved_routes_give_advice(path, advice) -> None:

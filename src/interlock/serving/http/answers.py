@@ -96,6 +96,7 @@ ADVICE: Final[Mapping[str, str]] = {
     r"/openai/deployments/.*": "this is the API of Azure: use the OpenAI client with the base URL …/v1",
     r"/v1beta/.*": "this is Gemini's API: use the client of another API",
     r"/interlock(/.*)?": "start the server with --view for the viewer of streams",
+    r"/(?!v1/).+/(responses|messages|chat/completions)": "end the base URL of the client with /v1",
 }
 """What to do instead of requests whose paths match; the first match counts."""
 
