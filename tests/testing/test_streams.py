@@ -161,17 +161,22 @@ def mock(tmp_path):
         yield running
 
 
-def test_the_script_on_the_page_of_the_mock_is_served(mock) -> None:
-    def ask(text, tools=()):
+def test_the_script_on_the_page_of_the_mock_is_served_to_each_test_from_its_first_step(mock) -> None:
+    def ask(url, text, tools=()):
         body = {"model": "m", "input": text, "tools": [{"type": "web_search"} for _ in tools], "stream": bool(tools)}
-        return httpx.post(f"{mock.base_url}/responses", json=body)
+        return httpx.post(f"{url}/v1/responses", json=body)
 
-    refused = ask("The Weather?")
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
-    assert [item["type"] for item in ask("The Weather?").json()["output"]] == ["function_call"]
-    search = ask("search trains", ["web_search"]).text
-    assert (search.count("web_search_call.completed\n"), search.count("output_text.delta\n"), "[DONE]" in search) == (1, 2, False)
-    assert ask("cut").json()["status"] == "incomplete"
+    for url in (mock.url, f"{mock.url}/another test"):
+        refused = ask(url, "The Weather?")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+        assert [item["type"] for item in ask(url, "The Weather?").json()["output"]] == ["function_call"]
+        search = ask(url, "search trains", ["web_search"]).text
+        assert (search.count("web_search_call.completed\n"), search.count("output_text.delta\n"), "[DONE]" in search) == (
+            1,
+            2,
+            False,
+        )
+        assert ask(url, "cut").json()["status"] == "incomplete"
 
 
 def test_the_example_in_javascript_passes(tmp_path) -> None:
