@@ -37,7 +37,7 @@ def run_agent(question: str) -> str:
     raise RuntimeError("the agent does not come to an end")
 
 
-def test_the_agent_calls_two_tools_at_once(interlock) -> None:
+def test_the_agent_calls_two_tools_in_one_turn(interlock) -> None:
     interlock.when("weather").calls("get_weather", city="Berlin").calls("get_weather", city="Rome").then.says("18 °C in both.")
     assert run_agent("Compare the weather in Berlin and Rome.") == "18 °C in both."
     last = interlock.requests[1].json["messages"][-1]

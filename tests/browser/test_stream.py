@@ -124,7 +124,7 @@ def test_findings_are_shown_at_their_events_and_keys_jump_to_them(open_page, wri
     assert event(page) == first
 
 
-def test_the_page_opens_at_the_first_finding_unless_its_address_names_an_event(open_page, write_page) -> None:
+def test_the_page_opens_at_the_first_finding_or_at_the_event_in_its_address(open_page, write_page) -> None:
     address = write_page(BROKEN)
     assert (event(open_page(address)), event(open_page(f"{address}#event=2"))) == (7, 2)
 

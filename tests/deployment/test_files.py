@@ -88,7 +88,7 @@ def test_a_process_manager_waits_20_seconds_longer_than_the_drain() -> None:
     assert f"terminationGracePeriodSeconds: {{{{ add .Values.drain {waited + 20} }}}}" in TEXTS["chart/templates/deployment.yaml"]
 
 
-def test_only_the_balancer_and_grafana_publish_ports_and_every_gateway_needs_a_key() -> None:
+def test_only_the_balancer_and_grafana_publish_ports() -> None:
     services = COMPOSE["services"]
     assert {name for name, service in services.items() if "ports" in service} == {"balancer", "grafana"}
     assert {service["ports"][0].rpartition(":")[0].rpartition(":")[0] for service in services.values() if "ports" in service} == {
@@ -109,7 +109,7 @@ def test_init_creates_the_secrets_once_and_git_and_images_ignore_them(tmp_path) 
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.vllm"])
-def test_an_image_has_what_builds_the_package_and_nothing_else_of_the_repository(name) -> None:
+def test_an_image_copies_only_the_files_that_build_the_package(name) -> None:
     copies = re.findall(r"^COPY (?!--from)(.*)", (ROOT / "deploy" / name).read_text(), re.MULTILINE)
     assert copies == ["pyproject.toml README.md LICENSE /src/", "src /src/src"]
 
@@ -158,7 +158,7 @@ def test_the_schema_of_the_chart_describes_its_values() -> None:
     assert used == values.keys()
 
 
-def test_an_ingress_nginx_gets_the_settings_of_the_balancer() -> None:
+def test_the_ingress_of_the_chart_has_the_settings_of_nginx() -> None:
     directives = dict(re.findall(r"^ +((?:proxy|client)_\w+) ([^$;]+);", TEXTS["nginx.conf"], flags=re.MULTILINE))
     names = {"body_size": "client_max_body_size"}
     units = {"1h": "3600", "2s": "2"}  # the annotations for times are numbers of seconds
@@ -172,7 +172,7 @@ def test_an_ingress_nginx_gets_the_settings_of_the_balancer() -> None:
     assert len(annotations) == len(directives.keys() - {"proxy_pass", "proxy_http_version"})
 
 
-def test_every_prometheus_has_the_job_of_the_alerts() -> None:
+def test_every_prometheus_configuration_has_the_job_of_the_alerts() -> None:
     (job,) = {name for rule in ALERTS for name in re.findall(r'job="(\w+)"', rule["expr"])}
     page = (ROOT / "docs" / "guides" / "metrics.md").read_text("utf-8")
     monitored = TEXTS["chart/templates/servicemonitor.yaml"], TEXTS["chart/templates/_helpers.tpl"]

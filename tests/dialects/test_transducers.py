@@ -470,7 +470,7 @@ def test_a_chat_stream_has_one_end_marker():
 
 
 @pytest.mark.parametrize(("table", "make"), [(MESSAGES, MessagesTransducer), (CHAT, ChatTransducer)])
-def test_a_trigger_that_a_state_lacks_changes_nothing(table, make):
+def test_a_trigger_that_a_state_lacks_is_refused_and_changes_nothing(table, make):
     for state in table.states.values():
         for trigger in EventTrigger:
             if trigger not in state.rows:

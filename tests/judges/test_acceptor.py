@@ -87,7 +87,7 @@ def test_a_truncated_stream_lists_its_open_items():
     assert finding.expected == ("response.completed", "response.failed", "response.incomplete")
 
 
-def test_the_empty_stream_does_not_end():
+def test_the_empty_stream_breaks_r3():
     assert summaries([]) == [("R3", 0, "the stream ends without a terminal event")]
 
 
@@ -227,7 +227,7 @@ def test_obfuscation_does_not_change_the_text():
 
 @pytest.mark.long
 @pytest.mark.parametrize("value", [None, True, 1.5, "x", [[]], {}, [{"a": [None]}]])
-def test_values_of_any_type_give_findings_and_never_raise(value):
+def test_values_of_a_wrong_type_give_findings_and_never_raise(value):
     for name, bodies in LEGAL.items():
         for place, body in enumerate(bodies):
             for field in body:

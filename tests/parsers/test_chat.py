@@ -81,7 +81,7 @@ def test_a_call_streams_its_arguments():
     assert parser.feed(Chunk(delta=tool(1, "", "g"))) == [Close(), Open("function_call", {"name": "g"})]
 
 
-def test_a_fragment_with_the_id_of_an_open_call_joins_it_under_any_index():
+def test_a_fragment_with_the_id_of_an_open_call_belongs_to_it_at_any_index():
     first = tool(0, '{"a"', "f", "call_1")
     complete = [Item("function_call", '{"a": 1}', {"name": "f", "call_id": "call_1"})]
     assert read(first, tool(1, ": 1}", None, "call_1")) == complete
@@ -193,7 +193,7 @@ def test_excluded_reasoning_is_counted():
         assert read({"content": "a"}, {"reasoning": "b"}, include_reasoning=False, reason=reason) == [answer("a")]
 
 
-def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
+def test_a_given_counter_counts_the_reasoning_tokens_of_the_whole_turn():
     parser = ChatParser(ROUTING, count=lambda ids: len([token for token in ids if token < 5]))
     chunks = [Chunk([1, 2], delta={"reasoning": "a"}), Chunk([3, 9]), Chunk([8], delta={"content": "b"})]
     assert run(parser, chunks)[-1] == EndTurn("stop", Usage(output_tokens=5, reasoning_tokens=3))
@@ -362,7 +362,7 @@ def test_random_deltas_give_well_bracketed_items_with_all_text(deltas, reason):
 
 
 @pytest.mark.parametrize("then", [tool(0, "{}", "f"), None])
-def test_text_that_ends_inside_a_token_waits_for_its_rest_or_for_the_end_of_its_item(then):
+def test_text_that_ends_inside_a_token_waits_until_its_item_ends(then):
     def scored(token, delta):
         return Chunk([1], logprobs=[{"token": token, "bytes": list(token.encode()), "logprob": -1.0}], delta=delta)
 

@@ -238,7 +238,7 @@ def test_the_tokens_of_a_chunk_are_divided_where_reasoning_ends():
     assert end == EndTurn("stop", Usage(output_tokens=3, reasoning_tokens=1))
 
 
-def test_reasoning_tokens_can_be_counted_over_the_whole_turn():
+def test_a_given_counter_counts_the_reasoning_tokens_of_the_whole_turn():
     settings = ParserSettings(count=lambda ids: sum(token < 5 for token in ids))
     reader = FamilyParser(family("hermes", "qwen3"), settings)
     for _ in range(2):
@@ -394,7 +394,7 @@ def test_has_family_is_true_only_for_known_names():
     assert not has_family("latin", "qwen3")
 
 
-def test_the_last_mark_of_a_prompt_decides_where_a_turn_starts():
+def test_the_last_reasoning_mark_of_a_prompt_decides_where_a_turn_starts():
     qwen3 = family("hermes", "qwen3")
     marks = (["<think>", "<tool_call>"], ["<think>", "</think>", "<tool_call>"], ["<tool_call>"], [])
     assert [qwen3.start_after(each) for each in marks] == ["thinking", "between", None, None]

@@ -507,7 +507,7 @@ def test_any_value_becomes_valid_json(text, types):
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_a_string_can_be_escaped_in_pieces(chunks):
+def test_a_string_can_be_escaped_in_chunks(chunks):
     assert orjson.loads(f'"{"".join(map(escape_json, chunks))}"') == "".join(chunks)
     assert quote_json("".join(chunks)) == convert("".join(chunks), STRING)
 

@@ -36,7 +36,7 @@ def test_all_text_is_the_answer():
     assert parser.end("stop", Usage(input_tokens=4)) == [Close(), EndTurn("stop", Usage(input_tokens=4, output_tokens=3))]
 
 
-def test_a_cut_answer_is_left_open_and_another_turn_can_follow():
+def test_a_truncated_answer_stays_open_and_another_turn_can_follow():
     parser = PlainParser()
     parser.feed(Chunk((), "It"))
     assert parser.end("length", Usage(output_tokens=9)) == [EndTurn("length", Usage(output_tokens=9))]

@@ -372,6 +372,6 @@ def test_repairs_of_a_service_are_counted_by_rule(events, rules) -> None:
 
 
 @pytest.mark.long
-def test_the_properties_hold_of_random_turns(capsys):
+def test_the_properties_hold_for_random_turns(capsys):
     assert campaign.main(3_000, 1) == 0, capsys.readouterr().out
     assert capsys.readouterr().out.startswith("3000 sequences, seed 1, ")

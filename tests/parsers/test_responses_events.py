@@ -113,7 +113,7 @@ def test_a_stream_keeps_its_items_and_texts(path):
 
 
 @for_each("path", [pytest.param(path, id=path.stem) for path in FILES])
-def test_an_empty_output_in_the_last_event_loses_nothing(path):
+def test_an_empty_output_in_the_last_event_removes_no_item(path):
     for *before, last in streams(path):
         final = last.get("response", {})
         done = [body["item"] for body in before if body["type"] == "response.output_item.done"]
@@ -415,7 +415,7 @@ def test_fields_that_the_api_lacks_are_dropped():
     assert item == {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "rain"}}
 
 
-def test_an_item_that_cannot_be_legal_is_left_out():
+def test_an_invalid_item_is_left_out():
     item = {"type": "tool_search_output", "execution": "server", "call_id": None, "tools": [{"type": "function"}]}
     assert summary([done(item), text("a", index=1)]) == ["completed", "message a"]
 
@@ -487,7 +487,7 @@ def test_invalid_log_probabilities_are_left_out():
     assert [(part["text"], part["logprobs"]) for part in item["content"]] == [("Hi yo", [])]
 
 
-def test_text_that_waits_for_the_rest_of_its_token_is_written_at_the_end_of_its_part():
+def test_text_that_ends_inside_a_token_is_written_at_the_end_of_its_part():
     bodies = [text("H", logprobs=[LOGPROB]), text("i!", content_index=1)]
     (item,) = response(bodies)["output"]
     assert [part["text"] for part in item["content"]] == ["H", "i!"]

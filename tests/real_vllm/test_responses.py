@@ -47,7 +47,7 @@ def test_a_prompt_over_the_context_length_is_refused(server):
     assert post(server, {**request_body(DONE), "input": "word " * CONTEXT, "stream": True}).status_code == 400
 
 
-def test_a_generation_that_fills_the_context_is_cut(server):
+def test_a_generation_that_fills_the_context_is_truncated(server):
     bodies = judged(stream(server.url, request_body(ENDLESS, input="word " * (CONTEXT - 400))))
     assert bodies[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
     assert bodies[-1]["response"]["usage"]["total_tokens"] == CONTEXT

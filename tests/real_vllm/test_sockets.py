@@ -229,7 +229,7 @@ def test_a_lane_continues_after_a_call(server):
 
 
 @PARSED_SERVER
-def test_a_lane_goes_on_after_an_async_call_and_reads_its_late_output(server):
+def test_a_lane_continues_after_an_async_call_and_reads_its_late_output(server):
     tools = [{**FUNCTION, "async": True}]
     with connect(server.url.replace("http", "ws", 1) + "/v1/responses", open_timeout=60) as socket:
         first = turn(socket, CALL, f"<think>\n\n</think>\n\nI wait.{END}", tools=tools)

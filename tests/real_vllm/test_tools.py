@@ -299,7 +299,7 @@ def test_a_tool_that_the_request_also_offers_by_its_type_needs_no_approval(serve
 
 
 @HARMONY_SERVER
-def test_the_tools_of_mcp_servers_are_counted_as_a_response_reads_them(server):
+def test_the_count_of_input_tokens_includes_the_tools_of_mcp_servers(server):
     own = {"type": "mcp", "server_label": "own", "server_url": server.tool_url("browser")}
     request = body("gpt_oss", Turn("", [DONE], body={"tools": [own]}))
     response = judged(stream(server.url, request))[-1]["response"]
@@ -309,7 +309,7 @@ def test_the_tools_of_mcp_servers_are_counted_as_a_response_reads_them(server):
 
 
 @HARMONY_SERVER
-def test_the_model_goes_on_after_an_async_call_and_reads_its_late_output(server, tmp_path):
+def test_the_model_continues_after_an_async_call_and_reads_its_late_output(server, tmp_path):
     recording = tmp_path / "kept.jsonl"
 
     def ask(*rounds, **fields):
@@ -402,7 +402,7 @@ def test_code_runs_in_the_sandbox_of_the_plugin(server):
 
 
 @SANDBOX_SERVER
-def test_a_search_of_the_plugin_finds_what_its_provider_finds(server):
+def test_a_search_of_the_plugin_has_the_results_of_its_provider(server):
     class SearXng(BaseHTTPRequestHandler):
         def do_GET(self):
             paths.append(self.path)

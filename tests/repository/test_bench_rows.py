@@ -47,7 +47,7 @@ def test_rows_have_distinct_groups_and_names():
 
 
 @pytest.mark.long
-def test_a_short_run_measures_a_gateway_beside_the_forwarder(monkeypatch, tmp_path):
+def test_the_benchmark_of_a_gateway_measures_every_load_and_contender(monkeypatch, tmp_path):
     short = {"GATEWAY_WINDOWS": 1, "GATEWAY_PROBES": 2, "PAUSE": 0, "WINDOW": 0.2, "SETTLE": 0.1, "GATEWAY_RATES": {2: 50}}
     short |= {"SHAPES": dict.fromkeys(bench_alone.SHAPES, 1)}
     for name, value in short.items():

@@ -77,7 +77,7 @@ def test_the_page_of_rules_has_every_rule_and_every_deviation() -> None:
     assert {*re.findall(r"^\| `([\w-]+)`", page, flags=re.MULTILINE)} == deviations
 
 
-def test_the_page_of_the_other_apis_has_every_rule_and_every_parameter() -> None:
+def test_the_page_of_messages_and_chat_has_every_rule_and_parameter() -> None:
     page = (DOCS / "guides" / "dialects.md").read_text("utf-8")
     assert [*DIALECT_RULES] == [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
     rows = re.findall(r"^\| ([MC]\d+) \| (.*) \| .* \|$", page, flags=re.MULTILINE)

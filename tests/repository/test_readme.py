@@ -64,7 +64,7 @@ def test_the_make_targets_in_the_readme_install_what_they_need() -> None:
         assert "-m pip install --editable" in planned
 
 
-def test_the_address_to_clone_is_the_one_that_the_package_names() -> None:
+def test_the_address_to_clone_is_the_repository_url_of_the_package() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     (address,) = re.findall(r"git clone (\S+)", README)
     assert address == urls["Repository"]

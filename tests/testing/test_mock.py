@@ -165,7 +165,7 @@ def test_a_request_without_a_rule_is_refused_and_fails_the_test(server) -> None:
     )
 
 
-def test_a_turn_beyond_the_last_step_is_refused(server) -> None:
+def test_a_request_after_the_last_step_is_refused(server) -> None:
     def use(mock):
         mock.when("hi").says("Hello")
         history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "?"}]
@@ -528,7 +528,7 @@ async def ask_by_each_api(client, url):
     return [each.status_code for each in answers], message["content"][0]["text"], completion["choices"][0]["message"]["content"]
 
 
-def test_tests_that_run_at_once_have_steps_and_requests_of_their_own_by_the_names_in_their_urls() -> None:
+def test_concurrent_tests_with_names_in_their_urls_have_their_own_steps_and_requests() -> None:
     names = ["", *(f"/agent %3E retries a%2Fb {number}" for number in range(20))]
 
     async def ask_all(url):
@@ -549,7 +549,7 @@ def test_tests_that_run_at_once_have_steps_and_requests_of_their_own_by_the_name
     assert (left, again) == ([3, 0, 3], [400, 503, 400])  # the fourth step is missing
 
 
-def test_the_names_of_tests_separate_websockets_too() -> None:
+def test_test_names_in_urls_separate_websockets() -> None:
     with ServerThread(build(Settings(), ScriptedEngine([replace(COUNTED, steps=COUNTED.steps[1:])]))) as url:
         said = []
         for name in ("a", "b", "a"):
@@ -558,7 +558,7 @@ def test_the_names_of_tests_separate_websockets_too() -> None:
     assert said == ["one", "one", "two"]
 
 
-def test_a_test_has_a_script_of_its_own_and_a_problem_if_it_has_no_answer() -> None:
+def test_a_named_test_may_have_its_own_script() -> None:
     def put(body, test="own"):
         return httpx.put(f"{url}/{test}/interlock/script", json=body)
 
@@ -598,7 +598,7 @@ def test_the_least_recent_tests_are_forgotten(monkeypatch) -> None:
     assert took == [None, None, "one", None, "two", None]
 
 
-def test_the_names_of_tests_work_within_a_mock_and_a_mock_has_steps_of_its_own(server) -> None:
+def test_mocks_and_their_named_tests_have_their_own_steps(server) -> None:
     async def ask_all(urls):
         async with httpx.AsyncClient() as client:
             return await asyncio.gather(*(ask_by_each_api(client, url) for url in urls))
@@ -612,7 +612,7 @@ def test_the_names_of_tests_work_within_a_mock_and_a_mock_has_steps_of_its_own(s
         assert [len(each.requests) for each in mocks] == [9] * 10
 
 
-def test_an_answer_that_a_script_cannot_break_is_a_problem_of_its_test() -> None:
+def test_an_answer_that_a_script_cannot_break_is_listed_as_a_problem() -> None:
     with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi", breaks="R7")])]))) as url:
         answers = [httpx.post(f"{url}/v1/{path}", json={**body, "stream": path != "responses"}) for path, body in ASKED.items()]
         problems = httpx.get(f"{url}/interlock/requests").json()["problems"]

@@ -201,7 +201,7 @@ def test_an_answer_that_always_differs_from_its_stream_fails(results) -> None:
     assert results(stream=stream(), whole=whole(OTHER))[1]["text"] == ("fails", "R19: stream and whole answer differ in text")
 
 
-def test_an_answer_that_ends_with_an_error_after_some_text_fails(results) -> None:
+def test_an_answer_that_ends_with_an_error_fails(results) -> None:
     failed = {**RESPONSE, "status": "failed", "error": {"code": "server_error", "message": "No."}}
     end = {**EVENTS[-1], "type": "response.failed", "response": failed}
     assert results(stream=stream(frames([*EVENTS[:-1], end])), whole=whole(failed))[1]["text"] == (
