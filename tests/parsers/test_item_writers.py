@@ -7,7 +7,9 @@ from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.parsers.item_writers import Alignment, InputDecoder
+from interlock.fsm.deltas import Open
+from interlock.parsers.item_writers import Alignment, InputDecoder, read_truncated, writer_for
+from interlock.parsers.routing import Route
 
 LE, END, IN, BARE, NONE = (
     {"token": "le"},
@@ -121,6 +123,70 @@ def decode(text: str, size: int, key: str = "input") -> str:
 )
 def test_an_input_is_decoded(written: str, text: str, size: int):
     assert decode(written, size) == text
+
+
+@each("size", [1, 2, 3, 1000])
+@each(
+    ("written", "text"),
+    [
+        ('{"code": "print(1', "print(1"),
+        ('{"code": "print(1)\\n"}', "print(1)\n"),
+        ('{"language": "python", "code": "print(1', "print(1"),
+        ('{"language": "python", "co', '{"language": "python", "co'),
+        ('{"co', ""),
+        (" {", ""),
+        ("", ""),
+        (" ", " "),
+        ("print(1", "print(1"),
+    ],
+)
+def test_the_input_of_a_truncated_call_goes_as_far_as_its_text(written: str, text: str, size: int):
+    decoder = InputDecoder("code")
+    assert "".join(decoder.feed(written[at : at + size]) for at in range(0, len(written), size)) + decoder.cut() == text
+
+
+@each(
+    ("text", "found"),
+    [
+        ('{"query": "rain in Ber', {"query": "rain in Ber"}),
+        ('{"query": "a\\nb\\u00', {"query": "a\nb"}),
+        ('{"query": "a\\\\', {"query": "a\\"}),
+        ('{"topn": 3, "query": "rain', {"topn": 3, "query": "rain"}),
+        ('{"query": "rain", "top', {"query": "rain"}),
+        ('{"query": "rain", "topn": ', {"query": "rain"}),
+        ('{"query": "rain", ', {"query": "rain"}),
+        ('{"a": {"b": [1, {"c": "]', {"a": {"b": [1, {"c": "]"}]}}),
+        ('{"a": {"b": [1, 2], "c', {"a": {"b": [1, 2]}}),
+        ('{"a": tr', {}),
+        ('{"que', {}),
+        ("{", {}),
+        ("", {}),
+        ("rain", {}),
+        ('["rain', {}),
+        ("}", {}),
+    ],
+)
+def test_a_truncated_object_has_the_members_that_were_written(text, found):
+    assert read_truncated(text) == found
+
+
+@each(
+    ("function", "arguments", "action"),
+    [
+        ("search", '{"query": "rain in Ber', {"type": "search", "query": "rain in Ber"}),
+        ("search", '{"que', {"type": "search", "query": ""}),
+        ("search", "", {"type": "search", "query": ""}),
+        ("search", "rain in Ber", {"type": "search", "query": "rain in Ber"}),
+        ("search", '{"query": 3, "x', {"type": "search", "query": '{"query": 3, "x'}),
+        ("open", '{"id": "https://example.com/ra', {"type": "open_page", "url": "https://example.com/ra"}),
+        ("find", '{"cursor": 2, "pattern": "ra', {"type": "find_in_page", "pattern": "ra", "url": "cursor:2"}),
+        ("find", '{"cursor": 2', {"type": "find_in_page", "pattern": "", "url": "cursor:2"}),
+        ("click", '{"id": 1', {"type": "search", "query": '{"id": 1'}),
+    ],
+)
+def test_the_action_of_a_truncated_web_search_goes_as_far_as_its_text(function, arguments, action):
+    writer = writer_for(Route("web_search_call", payload="browser", function=function))
+    assert [*writer.write(arguments), *writer.leave()] == [Open("web_search_call", {"action": action}, arguments)]
 
 
 def test_the_input_may_have_another_key():

@@ -224,6 +224,18 @@ class InputDecoder:
             case _:
                 return rest
 
+    def cut(self) -> str:
+        """Return the pending text of a truncated call: only that of the string, if the text is the beginning of an object."""
+        match self._phase:
+            case "before":
+                return "" if self._next else self.end()
+            case "object":
+                rest = self.end()
+                text = read_truncated(rest).get(self.key)
+                return text if isinstance(text, str) else rest
+            case _:
+                return self.end()
+
     def _begin(self, text: str) -> str:
         """Decide whether the text is JSON."""
         self._read.append(text)
@@ -272,6 +284,38 @@ def decode_string(text: str) -> tuple[str, int]:
     return decoded, len(inside)
 
 
+_MARKUP: Final = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*+)(?P<quote>"?)|[{}\[\],]', re.DOTALL)
+"""Matches a string, even if it has no end, or a sign that structures JSON."""
+
+
+def read_truncated(text: str) -> Mapping[str, object]:
+    """Return the members that the beginning of a JSON object has, a string as far as it goes; none if it is no object."""
+    ended, separator = _end_json(text)
+    value = parse(ended)
+    return members(parse(_end_json(text[:separator])[0]) if value is None else value)
+
+
+def _end_json(text: str) -> tuple[str, int]:
+    """Return the beginning of a JSON value with its ends, and where the last member in it begins or may follow."""
+    ends: list[str] = []
+    separator = 0
+    for token in _MARKUP.finditer(text):
+        match token[0]:
+            case "{" | "[" as sign:
+                ends.append("}" if sign == "{" else "]")
+                separator = token.end()
+            case "}" | "]":
+                del ends[-1:]
+            case ",":
+                separator = token.start()
+            case _ if not token["quote"]:
+                start = token.start("text")
+                text = f'{text[:start]}{text[start : start + decode_string(text[start:])[1]]}"'
+            case _:
+                pass
+    return text + "".join(reversed(ends)), separator
+
+
 @define(eq=False)
 class _InputWriter(ItemWriter):
     """Writes a custom tool call or a Python call, whose text the model may have wrapped in JSON."""
@@ -285,10 +329,10 @@ class _InputWriter(ItemWriter):
         return _text_delta(self._decoder.feed(text))
 
     def close(self) -> list[Delta]:
-        return [*self.leave(), Close()]
+        return [*_text_delta(self._decoder.end()), Close()]
 
     def leave(self) -> list[Delta]:
-        return _text_delta(self._decoder.end())
+        return _text_delta(self._decoder.cut())
 
 
 @define(eq=False)
@@ -329,6 +373,12 @@ def _read_action(function: str, arguments: str) -> tuple[Mapping[str, object], s
     return (query, f"the arguments of browser.{function} are incomplete") if fields is None else (fields, None)
 
 
+def _read_truncated_action(function: str, arguments: str) -> Mapping[str, object]:
+    """Return the action of a call of `browser.<function>` as far as it goes."""
+    action = _fields(function, {"query": "", "pattern": "", **read_truncated(arguments)})
+    return action if action is not None and arguments.lstrip()[:1] in ("", "{") else _read_action(function, arguments)[0]
+
+
 def _fields(function: str, arguments: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the action, or None if an argument is missing or has the wrong type."""
     query, pattern = arguments.get("query"), arguments.get("pattern")
@@ -363,7 +413,10 @@ class _BrowserCallWriter(_BufferedWriter):
         return [Open(self.route.kind, {**self._fields, "action": action}, arguments), end]
 
     def leave(self) -> list[Delta]:
-        return self.close()[:1]
+        arguments = "".join(self._arguments)
+        return [
+            Open(self.route.kind, {**self._fields, "action": _read_truncated_action(self.route.function, arguments)}, arguments)
+        ]
 
 
 @define(eq=False)

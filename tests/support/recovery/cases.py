@@ -202,7 +202,7 @@ CASES = [
     Case(
         "browser arguments cut",
         '<|channel|>analysis to=browser.search<|message|>{"query": "weather',
-        [search({"type": "search", "query": '{"query": "weather'}, "")],
+        [search({"type": "search", "query": "weather"}, "")],
         "length",
     ),
 ]
