@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import re
 import struct
 
+import httpx
 import pytest
 from live.engines import ENCODING
 
@@ -140,6 +142,26 @@ def test_an_engine_has_defaults_for_the_rest() -> None:
     assert asyncio.run(asked()) == (("least",), False, {}, [EngineOutput(Chunk(text="Hi"), "stop")])
     assert (engine.facts("least"), engine.passes_keys, engine.has_faults) == (ModelFacts(), False, False)
     assert (engine.model_label("least"), engine.model_label("secret")) == ("least", "other")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_no_output_counts_has_the_tokens_of_the_engines_own_count(serve, stream) -> None:
+    class Counting(Least):
+        async def count(self, turn):
+            return 7 * len(turn.items)
+
+    message = [{"role": "user", "content": "Hello"}]
+    bodies = {
+        "responses": {"input": message},
+        "chat/completions": {"messages": message, **({"stream_options": {"include_usage": True}} if stream else {})},
+        "messages": {"messages": message, "max_tokens": 16},
+    }
+    with serve(Counting()) as url:
+        answers = [
+            httpx.post(f"{url}/v1/{path}", json={"model": "least", "stream": stream, **body}) for path, body in bodies.items()
+        ]
+    counts = [re.findall(r'"(?:input|prompt)_tokens": ?(\d+)', answer.text) for answer in answers]
+    assert counts == [["7"], ["7"], ["7", "7"] if stream else ["7"]]
 
 
 def test_an_engine_refuses_models_that_it_lacks() -> None:

@@ -485,8 +485,8 @@ def test_counted_input_tokens_include_the_tool_lists_of_mcp_servers(serve, allow
         post(url, body)
         approved = {**body, "input": [*items[:2], {**items[2], "approve": True}]}
         httpx.post(f"{url}/v1/responses/input_tokens", json=approved)
-    first, second = ([without_chance(item) for item in turn.items] for turn in engine.counted)
-    assert first == [without_chance(item) for item in engine.turns[0].items]
+    first, generated, second = ([without_chance(item) for item in turn.items] for turn in engine.counted)
+    assert first == generated == [without_chance(item) for item in engine.turns[0].items]
     assert [item["type"] for item in first[3:]] == ["mcp_list_tools"] * 2 == [item["type"] for item in second[3:]]
     assert counted["input_tokens"] == estimate_prompt(engine.counted[0])
     assert shop.began == []

@@ -535,9 +535,9 @@ class ResponseRun(Generic[T]):
         conversation = answer_async_calls((*progress.history, *items))
         return Turn(self.context.request, conversation, progress.remaining_tokens, index=progress.count)
 
-    async def count_prompt(self) -> int:
-        """Return the number of tokens in the prompt of the next turn, or an estimate, without asking another server."""
-        turn = self.next_turn()
+    async def count_prompt(self, turn: Turn | None = None) -> int:
+        """Return the number of tokens in the prompt of a turn (the next one), or an estimate, without asking another server."""
+        turn = turn or self.next_turn()
         try:
             return await self.generation.count_locally(turn)
         except Exception as error:
@@ -573,6 +573,8 @@ class ResponseRun(Generic[T]):
                         yield rewritten
         if progress.finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
+        if not progress.usage.input_tokens and generation.no_usage is not None:
+            progress.usage = evolve(progress.usage, input_tokens=await self.count_prompt(turn))
         end = self._end_turn(progress.finish_reason)
         progress.end(sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage))
         yield self.tools.rewrite(end)
