@@ -125,8 +125,8 @@ def test_an_input_is_decoded(written: str, text: str, size: int):
     assert decode(written, size) == text
 
 
-@each("size", [1, 2, 3, 1000])
-@each(
+@for_each("size", [1, 2, 3, 1000])
+@for_each(
     ("written", "text"),
     [
         ('{"code": "print(1', "print(1"),
@@ -145,7 +145,7 @@ def test_the_input_of_a_truncated_call_goes_as_far_as_its_text(written: str, tex
     assert "".join(decoder.feed(written[at : at + size]) for at in range(0, len(written), size)) + decoder.cut() == text
 
 
-@each(
+@for_each(
     ("text", "found"),
     [
         ('{"query": "rain in Ber', {"query": "rain in Ber"}),
@@ -170,7 +170,7 @@ def test_a_truncated_object_has_the_members_that_were_written(text, found):
     assert read_truncated(text) == found
 
 
-@each(
+@for_each(
     ("function", "arguments", "action"),
     [
         ("search", '{"query": "rain in Ber', {"type": "search", "query": "rain in Ber"}),

@@ -545,6 +545,13 @@ class ResponseRun(Generic[T]):
                 raise
             return estimate_prompt(turn)  # what is wrong with the turn, its generation says
 
+    async def _counted_usage(self, turn: Turn) -> Usage:
+        """Return the usage of a turn that has ended, with the engine's own count of a prompt that no output counts."""
+        usage = self.progress.usage
+        if usage.input_tokens or self.generation.no_usage is None:
+            return usage
+        return evolve(usage, input_tokens=await self.count_prompt(turn))
+
     async def _generate(self) -> RunSteps:
         progress, generation = self.progress, self.generation
         progress.begin(self.driver.item_count)
@@ -573,8 +580,7 @@ class ResponseRun(Generic[T]):
                         yield rewritten
         if progress.finish_reason is None:
             raise EngineError("The engine stopped without a finish reason.")
-        if not progress.usage.input_tokens and generation.no_usage is not None:
-            progress.usage = evolve(progress.usage, input_tokens=await self.count_prompt(turn))
+        progress.usage = await self._counted_usage(turn)
         end = self._end_turn(progress.finish_reason)
         progress.end(sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage))
         yield self.tools.rewrite(end)
