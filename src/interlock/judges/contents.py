@@ -598,7 +598,7 @@ def _check_usage(response: Body, status: object) -> Iterator[Finding]:
     if "usage" not in response:
         yield Finding("R13", "the response has no usage", "" if status == "completed" else "usage")
         return
-    if response["usage"] is None:  # nobody counted the tokens
+    if response["usage"] is None:  # the token counts are unknown
         return
     counts = members(response["usage"])
     for details, count in (("input_tokens_details", "cached_tokens"), ("output_tokens_details", "reasoning_tokens")):

@@ -536,7 +536,7 @@ class ResponsesParser:
             self._close(item)
 
     def _may_close(self, item: _UpstreamItem) -> bool:
-        """Return whether an item is finished; that a last call of the client was cut may only show in the last event."""
+        """Return whether an item is finished; a last call of the client waits, because the last event may show its truncation."""
         is_followed = self._is_followed(item)
         if item.status in FINAL_STATUSES:
             return is_followed or not item.is_for_client
@@ -605,8 +605,8 @@ class ResponsesParser:
             self.count_repair("R12")
             self._queue[-1].status = "incomplete"  # some services call a truncated call `completed`
         while (item := self._active or self._next(has_ended=True)) is not None:
-            may_go_on = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
-            if item.status not in FINAL_STATUSES and not may_go_on:
+            may_close = self._is_followed(item) and (item.seems_complete or not item.is_for_client)
+            if item.status not in FINAL_STATUSES and not may_close:
                 item.flush()
                 self._write(item)
                 return "length" if reason == "stop" else reason
@@ -660,7 +660,7 @@ def _is_repeated(body: Fields, items: Sequence[_UpstreamItem]) -> bool:
 
 
 def _error_text(item: Fields) -> str:
-    """Return why a tool failed: its error, or what its code printed."""
+    """Return why a tool failed: its error, or the output of its code."""
     error = members(item.get("error"))
     parts = map(members, (*elements(error.get("content")), *elements(item.get("outputs"))))
     texts = [as_text(part.get("text")) or as_text(part.get("logs")) for part in parts]

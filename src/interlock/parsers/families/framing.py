@@ -480,7 +480,7 @@ FRAMING: Final = Framing(
         Edge("keyed", _T.BLANK, "keyed", (_E.HOLD,)),
         Edge("partial_key", _T.VALUE, "value_start", (_E.ENTER,)),
         Edge("partial_key", _T.TEXT, "broken_arguments", (_E.BREAK, _E.AGAIN)),
-        # The end of a value is what the model wrote again between keys.
+        # Between keys, the end of a value is a repetition, which is dropped.
         Edge("body", _T.UNVALUE, "body", (_E.DROP,)),
         Edge("body", _T.MISSPELLED, "body", (_E.DROP,)),
         Edge("stray_text", _T.UNVALUE, "broken_arguments", (_E.BREAK, _E.AGAIN)),
@@ -495,7 +495,7 @@ FRAMING: Final = Framing(
         Edge("values", _T.UNSECTION, "value_uncall", (_E.HOLD,)),
         Edge("values", _T.TEXT, "value", (_E.WRITE,)),
         # The end of a value counts if a key, a call, or the end of the call follows, perhaps after other text. If another end
-        # comes first, it is text of the value; without text between the two, nobody knows which of them is.
+        # comes first, it is text of the value; without text between the two, either may be the end.
         Edge("value_end", _T.BLANK, "value_end", (_E.HOLD,)),
         Edge("value_end", _T.UNVALUE, "broken_arguments", (_E.SET, _E.BREAK, _E.AGAIN)),
         Edge("value_end", _T.TEXT, "value_tail", (_E.HOLD,)),
@@ -528,8 +528,8 @@ FRAMING: Final = Framing(
         Edge("call_end", _T.BLANK, "call_end", (_E.SPACE,)),
         Edge("call_end", _T.KEY, "key", (_E.HOLD,)),
         Edge("call_end", _T.TEXT, "inside", (_E.CLOSE, _E.AGAIN)),
-        # JSON arguments, which pass through unchanged, and a literal, which has a table of its own. What follows a broken literal
-        # or complete JSON, but is no end of the call, is written unchanged too (`broken_arguments`).
+        # JSON arguments, which pass through unchanged, and a literal, which has its own table. Text after a broken literal
+        # or complete JSON that does not end the call is written unchanged too (`broken_arguments`).
         Edge("member", _T.WORD, "member", (_E.HOLD,)),
         Edge("member", _T.JSON, "argument", (_E.DROP,)),
         Edge("member", _T.WHOLE, "json_complete", (_E.DROP,)),
