@@ -295,7 +295,7 @@ def test_the_metrics_page_needs_the_metrics_key_or_else_an_api_key(serve) -> Non
         assert [status(url), status(url, "m"), ask_for(url).status_code] == [401, 200, 200]
 
 
-def test_a_wrong_key_of_the_metrics_page_says_which_key_is_right(serve) -> None:
+def test_the_error_for_a_wrong_key_mentions_the_key_of_the_metrics_page(serve) -> None:
     def refusal(url):
         return httpx.get(f"{url}/metrics", headers={"authorization": "Bearer x"}).json()["error"]["message"]
 

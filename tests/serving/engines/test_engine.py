@@ -145,7 +145,7 @@ def test_an_engine_has_defaults_for_the_rest() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_prompt_that_no_output_counts_has_the_tokens_of_the_engines_own_count(serve, stream) -> None:
+def test_the_count_of_the_engine_replaces_prompt_tokens_that_its_outputs_lack(serve, stream) -> None:
     class Counting(Least):
         async def count(self, turn):
             return 7 * len(turn.items)

@@ -121,7 +121,7 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({"steps": [{"disconnects": False}]}, "rule 1, step 1: it does nothing"),
     ],
 )
-def test_an_invalid_script_is_refused_with_the_place_and_what_is_allowed_there(tmp_path, rule, message) -> None:
+def test_an_invalid_script_is_refused_with_the_place_and_the_allowed_values(tmp_path, rule, message) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"rules": [rule]}))
     with pytest.raises(ScriptError) as failure:
@@ -136,7 +136,7 @@ def test_an_invalid_script_is_refused_with_the_place_and_what_is_allowed_there(t
         ('{"rulez": []}', "unknown field 'rulez' (did you mean 'rules'?); the fields are rules, $schema"),
     ],
 )
-def test_a_file_that_is_no_script_is_refused(tmp_path, text, message) -> None:
+def test_a_file_that_is_not_a_script_is_refused(tmp_path, text, message) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(ScriptError) as failure:
         read_rules(tmp_path / "a.json")
@@ -144,7 +144,7 @@ def test_a_file_that_is_no_script_is_refused(tmp_path, text, message) -> None:
 
 
 @pytest.mark.parametrize("field", ["disconnects", "stops"])
-def test_a_fault_that_is_true_comes_before_the_first_event(tmp_path, field) -> None:
+def test_true_places_a_fault_before_the_first_event(tmp_path, field) -> None:
     for name, text in (("a.toml", f"[[rules]]\nsteps = [{{ {field} = true }}]"), ("a.json", "")):
         (tmp_path / name).write_text(text or json.dumps({"rules": [{"steps": [{field: True}]}]}))
         assert read_rules(tmp_path / name) == [ScriptRule(steps=[ScriptStep(**{field: 0})])]

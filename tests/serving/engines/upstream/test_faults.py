@@ -48,9 +48,7 @@ def failed(url):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503])
 @pytest.mark.parametrize("streams", [True, False])
-def test_an_error_before_the_first_event_keeps_its_status_and_message_and_is_logged_if_operators_can_help(
-    status, streams, caplog
-):
+def test_an_error_before_the_first_event_keeps_its_status_and_is_logged_unless_the_client_caused_it(status, streams, caplog):
     body = {"error": {"message": f"No {KEY}.", "type": "some_error", "code": "some_code", "param": "messages"}}
     with gateway(failure(status, body), key=KEY) as (url, _):
         answer = post(url, stream=streams)
