@@ -504,6 +504,13 @@ class WebSearchCall(Item, tag="web_search_call", kw_only=True):
     status: Outbound[SearchStatus] = UNSET
     action: Outbound[Search | OpenPage | FindInPage] = UNSET
 
+    @classmethod
+    def arguments_of(cls, item: Mapping[str, object]) -> object:
+        """Return only the query of a search, as the model wrote it, and any other action as it is."""
+        action = members(item.get("action"))
+        is_search = action.get("type") == "search" and "query" in action
+        return {"query": action["query"]} if is_search else super().arguments_of(item)
+
 
 class FileSearchResult(Struct, kw_only=True):
     """A passage found by a file search."""

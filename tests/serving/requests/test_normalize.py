@@ -105,6 +105,14 @@ CASES = [
         [call("rail__next", "{}", "NS2TJ4FNH"), answer("", "NS2TJ4FNH")],
     ),
     (
+        {"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "a", "sources": []}, "output": "b"},
+        [call("web_search", '{"query":"a"}', "52JOQ6I4C"), answer("b", "52JOQ6I4C")],
+    ),
+    (
+        {"type": "web_search_call", "id": "ws_1", "action": {"type": "open_page", "url": "a"}, "output": "b"},
+        [call("web_search", '{"type":"open_page","url":"a"}', "52JOQ6I4C"), answer("b", "52JOQ6I4C")],
+    ),
+    (
         {"type": "file_search_call", "id": "fs_1", "queries": ["a"], "results": [{"text": "b"}]},
         [call("file_search", '{"queries":["a"]}', "NGHSILAYS"), answer('[{"text":"b"}]', "NGHSILAYS")],
     ),
