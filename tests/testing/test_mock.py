@@ -1,6 +1,7 @@
 """A mock answers by its rules over every API, and records the requests."""
 
 import asyncio
+import gzip
 import json
 import re
 import sys
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
 from websockets.sync.client import connect
 
+from interlock.events.json import dumps
 from interlock.events.sse import SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.serving.build import build
@@ -23,7 +25,7 @@ from interlock.serving.engines.script import Failure, ScriptedEngine, ScriptRule
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
-from interlock.testing import RULES, Mock, MockServer, findings
+from interlock.testing import RULES, Mock, MockServer, assert_legal, findings
 
 WEATHER = {
     "type": "function",
@@ -589,6 +591,38 @@ def test_a_named_test_may_have_its_own_script() -> None:
         .json()["error"]["message"]
         .startswith("The script is invalid: rule 1, step 1: unknown field 'say' (did you mean 'says'?); the fields are waits,")
     )
+
+
+def test_a_script_lists_bodies_as_sent_invalid_requests_and_the_streams_of_websockets() -> None:
+    zipped = {"content": gzip.compress(dumps(ASKED["responses"])), "headers": {"content-type": "application/json"}}
+    zipped["headers"]["content-encoding"] = "gzip"
+    with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])]))) as url:
+        httpx.post(f"{url}/a/v1/messages", json=ASKED["messages"])
+        httpx.post(f"{url}/a/v1/responses", json={"model": "m", "input": "Hi", "temperature": "hot"})
+        httpx.post(f"{url}/a/v1/responses", content=b"{", headers={"content-type": "application/json"})
+        httpx.post(f"{url}/a/v1/responses", **zipped)
+        with socket_client(f"{url}/a/v1") as socket:
+            httpx.delete(f"{url}/b/interlock/requests")
+            socket.ask(model="m", input="Hi")
+        shown = httpx.get(f"{url}/a/interlock/requests").json()["requests"]
+    assert [(each["body"], each["turn"]) for each in shown] == [
+        (ASKED["messages"], 1),
+        ({"model": "m", "input": "Hi", "temperature": "hot"}, 0),
+        ("{", 0),
+        (ASKED["responses"], 1),
+        ({"type": "response.create", **ASKED["responses"]}, 1),
+    ]
+    assert [each["stream"] is None for each in shown] == [True] * 4 + [False]
+    assert_legal(shown[-1]["stream"].encode(), strict=True)
+
+
+def test_the_requests_over_a_websocket_are_listed_after_those_before_it_are_forgotten() -> None:
+    with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])]))) as url:
+        with socket_client(f"{url}/v1") as socket:
+            socket.ask(model="m", input="Hi")
+            httpx.delete(f"{url}/interlock/requests")
+            socket.ask(model="m", input="Hi again")
+        assert [each["text"] for each in httpx.get(f"{url}/interlock/requests").json()["requests"]] == ["Hi again"]
 
 
 def test_the_least_recent_tests_are_forgotten(monkeypatch) -> None:

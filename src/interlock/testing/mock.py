@@ -8,33 +8,24 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from attrs import define, field
 from msgspec.structs import replace
-
-from interlock.events.json import as_text, dumps, loads, members, parse
-from interlock.events.sse import CONTENT_TYPE, DONE_FRAME
-from interlock.events.stream import TERMINAL
-from interlock.serving.http.script_faults import at_path, transport_of
 
 try:
     from starlette.applications import Starlette
-    from starlette.datastructures import Headers
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from interlock.serving.build import build
     from interlock.serving.engines.script import (
-        CONNECTION,
+        MOCKED,
         Call,
         Ending,
         Failure,
-        ScriptedConnection,
         ScriptedEngine,
         ScriptedRequest,
         ScriptRule,
@@ -47,6 +38,7 @@ try:
         unused_rules,
     )
     from interlock.serving.http.answers import error_response
+    from interlock.serving.http.script_faults import at_path
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
     from interlock.serving.responses.active_runs import ActiveRuns
@@ -61,11 +53,6 @@ except ModuleNotFoundError as error:
 KEY: Final = "interlock"
 """The API key in the environment of a test; the mock accepts every key."""
 LOCAL: Final = "127.0.0.1"
-BEGIN: Final = "response.created"
-FRAME_FIELDS: Final = ("type", "stream_id", "generate")
-"""The fields of a frame that are not of its request."""
-STEERING: Final = "response.steer."
-"""Begins the types of the events about steering, which belong to no response."""
 
 
 class Scenario:
@@ -160,118 +147,7 @@ class Scenario:
         return self
 
 
-@define(eq=False)
-class MockRequest(ScriptedRequest):
-    """A request that a mock has received: a POST, or one over a WebSocket.
-
-    `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
-    """
-
-    body: bytes = b""
-
-    @property
-    def json(self) -> Mapping[str, object]:
-        """The body."""
-        return members(loads(self.body))
-
-
-@define(eq=False)
-class _MockConnection(ScriptedConnection):
-    """Records the requests and streams of a connection, as the client sends and receives them.
-
-    The lanes of a WebSocket have a stream each, one response after another. Steering begins a response of its lane without a
-    request of the client; its events say which one it continues.
-    """
-
-    _requests: list[MockRequest]
-    _scope: Scope
-    _receive: Receive
-    _send: Send
-    _frames: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
-    """The requests over a WebSocket whose responses have not begun."""
-    _waiting: dict[object, deque[MockRequest]] = field(factory=dict[object, "deque[MockRequest]"], init=False)
-    """The requests over a WebSocket whose responses have begun and have no event yet, by lane."""
-    _current: dict[object, MockRequest] = field(factory=dict[object, MockRequest], init=False)
-    """Those whose responses are being streamed, by lane."""
-    _lanes: dict[object, object] = field(factory=dict[object, object], init=False)
-    """The lane of each response, by id."""
-    _last: MockRequest | None = field(default=None, init=False)
-    """The only request, or the last one."""
-    _streams: bool = field(default=False, init=False)
-    _body: bytearray = field(factory=bytearray, init=False)
-    """The body of the request."""
-    warns = False
-
-    @property
-    def transport(self) -> object:
-        """The transport of the connection, which `disconnects` breaks."""
-        return transport_of(self._send)
-
-    def begin(self, body: Mapping[str, object]) -> MockRequest:
-        if self._scope["type"] == "websocket":
-            frame = next((each for each in self._frames if _body_of(each) == _body_of(body)), None)
-            if frame is None:
-                lane = self._lanes.get(body.get("previous_response_id"))
-            else:
-                self._frames.remove(frame)
-                lane = frame.get("stream_id")
-            self._waiting.setdefault(lane, deque()).append(self._note(dumps(frame or body)))
-        return self._last or self._note(b"")
-
-    def refuse(self, reason: str) -> None:
-        if self._last is not None:
-            self._last.problem = reason
-
-    def _note(self, body: bytes) -> MockRequest:
-        self._last = MockRequest(path=self._scope["path"], headers=Headers(scope=self._scope), body=body)
-        self._requests.append(self._last)
-        return self._last
-
-    async def receive(self) -> Message:
-        """Receive a message, and note a request."""
-        message = await self._receive()
-        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._last is None:
-            self._body += message.get("body", b"")
-            if not message.get("more_body", False):
-                self._note(bytes(self._body))
-        elif message["type"] == "websocket.receive":
-            frame = members(parse(str(message.get("text") or "")))
-            if frame.get("type") == "response.create":
-                self._frames.append(frame)
-        return message
-
-    async def send(self, message: Message) -> None:
-        """Note a message of the answer, and send it."""
-        match message["type"]:
-            case "http.response.start":
-                self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
-            case "http.response.body" if self._streams and self._last is not None:
-                self._last.add(message.get("body", b""), is_last=not message.get("more_body", False))
-            case "websocket.send":
-                self._note_event(members(parse(str(message.get("text") or ""))))
-            case _:
-                pass
-        await self._send(message)
-
-    def _note_event(self, event: Mapping[str, object]) -> None:
-        """Add an event to the stream of its lane, as if the lane were all; those about steering belong to no stream."""
-        kind, lane = as_text(event.get("type")), event.get("stream_id")
-        if kind == BEGIN and (waiting := self._waiting.get(lane)):
-            self._current[lane] = waiting.popleft()
-            self._lanes[members(event.get("response")).get("id")] = lane
-        request = self._current.get(lane)
-        if request is None or kind.startswith(STEERING):
-            return
-        data = dumps({name: value for name, value in event.items() if name != "stream_id"})
-        is_last = kind in TERMINAL
-        request.add(b"event: %b\ndata: %b\n\n%b" % (kind.encode(), data, DONE_FRAME if is_last else b""), is_last=is_last)
-        if is_last:
-            del self._current[lane]
-
-
-def _body_of(frame: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what a frame of a WebSocket has of the request."""
-    return {name: value for name, value in frame.items() if name not in FRAME_FIELDS}
+MockRequest = ScriptedRequest
 
 
 class MockServer:
@@ -328,8 +204,7 @@ class MockServer:
             await error_response(error)(scope, receive, send)
             return
         mock, app = self._mocks[name]
-        connection = _MockConnection(mock.requests, scope, receive, send)
-        await app({**scope, CONNECTION: connection}, connection.receive, connection.send)
+        await app({**scope, MOCKED: mock.requests}, receive, send)
 
 
 class Mock:

@@ -15,16 +15,15 @@ import tomllib
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 from attrs import define, evolve, field, frozen
 from msgspec import Meta, Struct
 from starlette.datastructures import Headers
-from starlette.types import Scope
 
-from interlock.events.json import dumps, elements, members
+from interlock.events.json import dumps, elements, loads, members
 from interlock.fsm.table import InterlockError
 from interlock.judges import AnyJudge, Finding
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
@@ -420,6 +419,8 @@ SCRIPTED: Final = "interlock-script"
 
 CONNECTION: Final = "interlock.scripted_connection"
 """The key of the `ScriptedConnection` in the scope of a connection."""
+MOCKED: Final = "interlock.mocked_requests"
+"""The key of the requests of a mock in the scope of a connection, which adds its own. Then the log has no warnings."""
 
 _REMEMBERED: Final = 10_000
 """The most turns with faults that an engine remembers of a test."""
@@ -435,10 +436,15 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 
 @define(eq=False, kw_only=True)
 class ScriptedRequest:
-    """A request for an answer of the model, with the facts that rules match."""
+    """A request that a script has received: a POST, or one over a WebSocket.
+
+    `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
+    """
 
     path: str = ""
     headers: Headers = field(factory=Headers, repr=False)
+    body: bytes = b""
+    """The body, or the JSON of a frame of a WebSocket."""
     stream: bytes | None = field(default=None, repr=False)
     """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     model: str = ""
@@ -453,8 +459,15 @@ class ScriptedRequest:
     """The tools that the script has called, and that the request does not offer."""
     is_spoiled: bool = False
     """Whether its scenario has broken the stream."""
+    read: Mapping[str, object] | None = field(default=None, repr=False)
+    """What the engine read of it, in the form of Responses."""
     _written: bytearray = field(factory=bytearray, init=False, repr=False)
     """The stream so far."""
+
+    @property
+    def json(self) -> Mapping[str, object]:
+        """The body."""
+        return members(loads(self.body))
 
     def add(self, data: bytes, *, is_last: bool) -> None:
         """Add to the stream that answers it."""
@@ -471,8 +484,13 @@ class ScriptedRequest:
         return [finding for finding in judge.end().findings if finding.severity == "error"]
 
     def listed(self) -> dict[str, object]:
-        """Return what `/interlock/requests` lists of it, beside its body."""
+        """Return what `/interlock/requests` lists of it; the body as the engine read it, if the client has compressed it."""
+        try:
+            body: object = self.json
+        except ValueError:
+            body = self.body.decode(errors="replace") if self.read is None else self.read
         return {
+            "body": body,
             **{name: getattr(self, name) for name in LISTED},
             "headers": {name: "***" if name in SECRETS else value for name, value in self.headers.items()},
             "stream": None if self.stream is None else self.stream.decode(errors="replace"),
@@ -488,31 +506,25 @@ LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "problem", "u
 class ScriptedConnection:
     """A connection whose requests a script answers: its one HTTP request, or those of a WebSocket, which may overlap."""
 
-    origin: Scope | None = field(default=None, kw_only=True)
-    """The scope of the connection, from which its requests have the path and the headers."""
-    test: str = field(default="", init=False)
+    test: str = field(default="", kw_only=True)
     """The name before `/v1` in its URL. The requests of each name have rules, steps and a list of their own."""
-    request: ScriptedRequest | None = field(default=None, init=False)
-    """The last request."""
     step: ScriptStep | None = field(default=None, init=False)
     """The step that answers the last request; its fault spoils the answer."""
     sent: int = field(default=0, init=False)
     """The events of the answer since the step began."""
-    warns: ClassVar = True
-    """Whether the log has what is wrong with the script."""
+
+    @property
+    def warns(self) -> bool:
+        """Whether the log has what is wrong with the script."""
+        return True
 
     def begin(self, body: Mapping[str, object]) -> ScriptedRequest:
         """Return the request with this body."""
         del body
-        self.request = ScriptedRequest()
-        if self.origin is not None:
-            self.request.path, self.request.headers = self.origin["path"], Headers(scope=self.origin)
-        return self.request
+        return ScriptedRequest()
 
     def refuse(self, reason: str) -> None:
         """Note that the script cannot spoil the last answer."""
-        if self.request is not None:
-            self.request.problem = reason
 
 
 @define(eq=False)
@@ -520,10 +532,8 @@ class ScriptProgress:
     """How far the requests of a test have come in its rules."""
 
     rules: Sequence[ScriptRule]
-    requests: deque[tuple[ScriptedRequest, Mapping[str, object]]] = field(
-        factory=lambda: deque(maxlen=_SHOWN), init=False, repr=False
-    )
-    """The last requests, with their bodies."""
+    requests: deque[ScriptedRequest] = field(factory=lambda: deque[ScriptedRequest](maxlen=_SHOWN), init=False, repr=False)
+    """The last requests."""
     _served: Counter[int] = field(factory=Counter[int], init=False)
     """How many steps were taken of each rule that counts `per` server."""
     _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
@@ -553,9 +563,11 @@ class ScriptProgress:
 
     def listed(self) -> dict[str, object]:
         """Return the last requests, what is wrong with them, and the conditions of the rules that have answered none of them."""
-        requests = [each for each, _ in self.requests]
-        listed = [{**each.listed(), "body": body} for each, body in self.requests]
-        return {"requests": listed, "problems": problems_of(requests), "unused": unused_rules(self.rules, requests)}
+        return {
+            "requests": [each.listed() for each in self.requests],
+            "problems": problems_of(self.requests),
+            "unused": unused_rules(self.rules, self.requests),
+        }
 
 
 @define(eq=False)
@@ -665,7 +677,7 @@ class ScriptedGeneration(Generation):
         self._asked = asked = self.connection.begin(body)
         asked.model, asked.text, asked.tools = conversation.model, conversation.text, conversation.tools
         asked.turn, asked.rule = conversation.turn, None if rule is None else str(rule.conditions)
-        self.progress.requests.append((asked, body))
+        asked.read = body
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.progress.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")

@@ -174,11 +174,11 @@ class Application(Starlette):
         from interlock.serving.engines.script import ScriptedEngine  # noqa: PLC0415 - few servers have a script
         from interlock.serving.http.script_faults import ScriptFaults, ScriptRoutes  # noqa: PLC0415 - as above
 
+        assert isinstance(engine, ScriptedEngine)  # noqa: S101 - no other engine has faults
         # Within the check of hosts, because a web page must not read the requests; the viewer would not pass its path on.
-        if isinstance(engine, ScriptedEngine):
-            routes = Middleware(ScriptRoutes, engine, self.state.keys, self.api.settings.max_body_bytes)
-            self.user_middleware.insert(len(own), routes)
-        return ScriptFaults(super().build_middleware_stack())
+        routes = Middleware(ScriptRoutes, engine, self.state.keys, self.api.settings.max_body_bytes)
+        self.user_middleware.insert(len(own), routes)
+        return ScriptFaults(super().build_middleware_stack(), engine)
 
 
 def name_request(headers: Mapping[str, str]) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -17,11 +19,19 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from interlock.events.json import dumps, loads, members
-from interlock.events.sse import CONTENT_TYPE, SseDecoder
+from interlock.events.json import as_text, dumps, loads, members, parse
+from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, SseDecoder
 from interlock.events.stream import TERMINAL
 from interlock.fsm.table import InterlockError
-from interlock.serving.engines.script import CONNECTION, ScriptedConnection, ScriptedEngine, ScriptStep, read_rules
+from interlock.serving.engines.script import (
+    CONNECTION,
+    MOCKED,
+    ScriptedConnection,
+    ScriptedEngine,
+    ScriptedRequest,
+    ScriptStep,
+    read_rules,
+)
 from interlock.serving.http.answers import JsonResponse, error_response, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys, authorization_of
@@ -30,27 +40,32 @@ from interlock.serving.requests.runtime import Yielder
 
 REQUESTS: Final = "/interlock/requests"
 SCRIPT: Final = "/interlock/script"
+FRAME_FIELDS: Final = ("type", "stream_id", "generate")
+"""The fields of a frame that are not of its request."""
+STEERING: Final = "response.steer."
+"""Begins the types of the events about steering, which belong to no response."""
+BEGIN: Final = "response.created"
 OF_A_TEST: Final = re.compile(r"/(?!v1/|interlock/)(.+?)(/(?:v1|interlock)/.*)", re.DOTALL)
 """Matches the path of a request of a test: the name of the test, and the path without it."""
 
 
 @frozen
 class ScriptFaults:
-    """ASGI middleware that spoils an answer as the step that makes it says, and takes the name of a test from the path.
+    """ASGI middleware that records requests, spoils an answer as its step says, and takes the name of a test from the path.
 
     It must be the outermost middleware.
     """
 
     app: ASGIApp
+    engine: ScriptedEngine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
             named = OF_A_TEST.fullmatch(scope["path"])
             scope = scope if named is None else at_path(scope, named[2])
-            connection: ScriptedConnection = scope.get(CONNECTION) or ScriptedConnection(origin=scope)
-            connection.test = "" if named is None else named[1]
+            connection = RecordedConnection(self.engine, scope, receive, send, test="" if named is None else named[1])
             scope = {**scope, CONNECTION: connection}
-            send = FaultyConnection(scope, receive, RecordedAnswer(connection, send).send).send
+            receive, send = connection.receive, FaultyConnection(scope, connection.receive, connection.send).send
         await self.app(scope, receive, send)
 
 
@@ -60,26 +75,107 @@ def at_path(scope: Scope, path: str) -> Scope:
 
 
 @define(eq=False)
-class RecordedAnswer:
-    """Adds the stream that is sent to the request that it answers; not over a WebSocket, whose streams overlap."""
+class RecordedConnection(ScriptedConnection):
+    """Records the requests and streams of a connection, as the client sends and receives them.
 
-    _connection: ScriptedConnection
+    The lanes of a WebSocket have a stream each, one response after another. Steering begins a response of its lane without a
+    request of the client; its events say which one it continues.
+    """
+
+    _engine: ScriptedEngine
+    _scope: Scope
+    _receive: Receive
     _send: Send
+    _frames: list[Mapping[str, object]] = field(factory=list[Mapping[str, object]], init=False)
+    """The requests over a WebSocket whose responses have not begun."""
+    _waiting: dict[object, deque[ScriptedRequest]] = field(factory=dict[object, "deque[ScriptedRequest]"], init=False)
+    """The requests over a WebSocket whose responses have begun and have no event yet, by lane."""
+    _current: dict[object, ScriptedRequest] = field(factory=dict[object, ScriptedRequest], init=False)
+    """Those whose responses are being streamed, by lane."""
+    _lanes: dict[object, object] = field(factory=dict[object, object], init=False)
+    """The lane of each response, by id."""
+    _last: ScriptedRequest | None = field(default=None, init=False)
+    """The only request, or the last one."""
     _streams: bool = field(default=False, init=False)
+    _body: bytearray = field(factory=bytearray, init=False)
+    """The body of the request so far."""
+
+    @property
+    def warns(self) -> bool:
+        return MOCKED not in self._scope
 
     @property
     def transport(self) -> object:
         """The transport of the connection, which `disconnects` breaks."""
         return transport_of(self._send)
 
+    def begin(self, body: Mapping[str, object]) -> ScriptedRequest:
+        if self._scope["type"] == "websocket":
+            frame = next((each for each in self._frames if _body_of(each) == _body_of(body)), None)
+            if frame is None:
+                lane = self._lanes.get(body.get("previous_response_id"))
+            else:
+                self._frames.remove(frame)
+                lane = frame.get("stream_id")
+            self._waiting.setdefault(lane, deque()).append(self._note(dumps(frame or body)))
+        return self._last or self._note(b"")
+
+    def refuse(self, reason: str) -> None:
+        if self._last is not None:
+            self._last.problem = reason
+
+    def _note(self, body: bytes) -> ScriptedRequest:
+        self._last = ScriptedRequest(path=self._scope["path"], headers=Headers(scope=self._scope), body=body)
+        self._engine.progress(self.test).requests.append(self._last)
+        if (mocked := self._scope.get(MOCKED)) is not None:
+            mocked.append(self._last)
+        return self._last
+
+    async def receive(self) -> Message:
+        """Receive a message, and note a request."""
+        message = await self._receive()
+        if message["type"] == "http.request" and self._scope["method"] == "POST" and self._last is None:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                self._note(bytes(self._body))
+        elif message["type"] == "websocket.receive":
+            frame = members(parse(str(message.get("text") or "")))
+            if frame.get("type") == "response.create":
+                self._frames.append(frame)
+        return message
+
     async def send(self, message: Message) -> None:
-        """Send a message, and record it."""
-        request = self._connection.request
-        if message["type"] == "http.response.start":
-            self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
-        elif message["type"] == "http.response.body" and self._streams and request is not None:
-            request.add(message.get("body", b""), is_last=not message.get("more_body", False))
+        """Note a message of the answer, and send it."""
+        match message["type"]:
+            case "http.response.start":
+                self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
+            case "http.response.body" if self._streams and self._last is not None:
+                self._last.add(message.get("body", b""), is_last=not message.get("more_body", False))
+            case "websocket.send":
+                self._note_event(members(parse(str(message.get("text") or ""))))
+            case _:
+                pass
         await self._send(message)
+
+    def _note_event(self, event: Mapping[str, object]) -> None:
+        """Add an event to the stream of its lane, as if the lane were all; those about steering belong to no stream."""
+        kind, lane = as_text(event.get("type")), event.get("stream_id")
+        if kind == BEGIN and (waiting := self._waiting.get(lane)):
+            self._current[lane] = waiting.popleft()
+            self._lanes[members(event.get("response")).get("id")] = lane
+        request = self._current.get(lane)
+        if request is None or kind.startswith(STEERING):
+            return
+        data = dumps({name: value for name, value in event.items() if name != "stream_id"})
+        is_last = kind in TERMINAL
+        request.add(b"event: %b\ndata: %b\n\n%b" % (kind.encode(), data, DONE_FRAME if is_last else b""), is_last=is_last)
+        if is_last:
+            del self._current[lane]
+
+
+def _body_of(frame: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what a frame of a WebSocket has of the request."""
+    return {name: value for name, value in frame.items() if name not in FRAME_FIELDS}
 
 
 def transport_of(send: Send) -> asyncio.WriteTransport | None:
