@@ -1,7 +1,6 @@
 """Convert events and responses to the models of the installed `openai` package.
 
-Some releases type fields differently from what the API sends. The types of the installed package, not its version, decide the
-conversion.
+Some releases declare other types than the API sends. The conversion follows the types of the installed package, not its version.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Release:
         )
 
     def adapt(self, body: Mapping[str, object]) -> dict[str, object]:
-        """Return a copy of an event or a response that fits the types of this release."""
+        """Return a copy of an event or a response, with values that the types of this release accept."""
         new = dict(body)
         if body.get("type") == "response.function_call_arguments.done":
             new.setdefault("name", "")

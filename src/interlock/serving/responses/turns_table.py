@@ -22,13 +22,13 @@ class TurnTrigger(StrEnum):
     BEGIN = "begin"
     """The run has a slot, and starts."""
     OPEN = "open"
-    """The response begins before the engine accepts it: in the background, within another one, or because it lists tools."""
+    """The response begins before the engine accepts it: it is in the background, lists tools first, or writes a summary."""
     COMPACT = "compact"
     """The conversation exceeds the request's `compact_threshold`, or the request only asks for compaction."""
     PREPARE = "prepare"
     """The conversation is ready for the model."""
     CALL = "call"
-    """Calls wait for their tools, had invalid arguments, or are of async tools, without whose results the model goes on."""
+    """There are calls: they wait for tools, have invalid arguments, or are async, so the model goes on without their results."""
     GO_ON = "go_on"
     """The model generates the first turn, or the next one after the results of its calls."""
     ANSWER = "answer"
@@ -47,7 +47,7 @@ class TurnTrigger(StrEnum):
     SETTLE = "settle"
     """The response is stored and logged, or storing it failed; its engine, tools and conversation are free."""
     LEAVE = "leave"
-    """The last events are taken, or nobody takes them: the context of the run was left, or its task was cancelled."""
+    """The last event was taken, or none will be: the context of the run was left, or its task was cancelled."""
 
 
 class TurnEffect(StrEnum):
