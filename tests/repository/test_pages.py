@@ -90,6 +90,12 @@ def test_the_page_of_messages_and_chat_has_every_rule_and_parameter() -> None:
     assert {name for name in read if f"`{name}`" not in chat} == set()
 
 
+def test_the_site_and_the_viewer_have_the_same_mark() -> None:
+    mark, bars = ((ROOT / name).read_text("utf-8") for name in ("docs/mark.svg", "viewer/src/Bars.tsx"))
+    shapes = r'<(rect|path|circle)(?: class="thrown")?((?: [a-z]+="[\d.MVL ]+")+)'
+    assert re.findall(shapes, mark) == re.findall(shapes, bars.partition("function Mark")[2].partition("</svg>")[0]) != []
+
+
 @for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_existing_files(page) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
