@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from interlock.dialects.transducer import EntryWriter, Transducer
 from interlock.embedding import now, random_id
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter, Writer
 from interlock.fsm.deltas import Delta, EndTurn, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver

@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import Any, cast
 
 from interlock.events.json import as_json
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import EventWriter
 from interlock.events.stream import ResponseEvent, StreamEvent
 from interlock.fsm.deltas import Delta, Finish

@@ -23,7 +23,7 @@ from interlock.events.items import (
 )
 from interlock.events.json import as_json
 from interlock.events.parts import Json, Maybe
-from interlock.events.response_object import SECRETIVE, response_settings
+from interlock.events.settings_echo import SECRETIVE, response_settings
 
 DRIVEN = {
     "id": "resp_1",

@@ -9,7 +9,8 @@ from for_each import for_each
 from msgspec import Meta, Struct
 
 from interlock.events.items import InputItem, OutputItem
-from interlock.events.response_object import CreateResponse, Response
+from interlock.events.request import CreateResponse
+from interlock.events.response_object import Response
 from interlock.events.shapes import Mismatch, mismatches, name_of, param_of
 from interlock.events.stream import EVENTS, OutputDelta, TextDelta
 from interlock.events.tools import And, AnyFilter, AnyTool, FunctionTool

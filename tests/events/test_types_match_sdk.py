@@ -23,7 +23,7 @@ from openai import BaseModel
 from typing_extensions import is_typeddict
 
 from interlock import AnyEvent
-from interlock.events import items, parts, stream, tools
+from interlock.events import items, parts, request, stream, tools
 from interlock.events import response_object as response
 from interlock.events.dialects import from_open_responses
 from interlock.events.items import (
@@ -39,7 +39,7 @@ from interlock.events.items import (
     OutputItem,
 )
 from interlock.events.parts import OutputText, kinds_of
-from interlock.events.response_object import CreateResponse
+from interlock.events.request import CreateResponse
 from interlock.events.stream import EVENTS, PROGRESS, TERMINAL, ItemAdded, Place, ProgressEvent, TextDelta, own_fields, wire_name
 
 NEWEST = find_spec("openai.types.responses.response_steer_event") is not None
@@ -55,14 +55,14 @@ ROOTS: tuple[tuple[str, Any, str], ...] = (
     ("in", items.InputItem, "responses.response_input_item.ResponseInputItem"),
     ("in", items.InputItem, "responses.response_input_item_param.ResponseInputItemParam"),
     ("in", tools.AnyTool, "responses.tool_param.ToolParam"),
-    ("in", response.CreateResponse, "responses.response_create_params.ResponseCreateParamsNonStreaming"),
-    ("in", response.CreateResponse, "responses.response_create_params.ResponseCreateParamsStreaming"),
+    ("in", request.CreateResponse, "responses.response_create_params.ResponseCreateParamsNonStreaming"),
+    ("in", request.CreateResponse, "responses.response_create_params.ResponseCreateParamsStreaming"),
     ("out", ANY_EVENT, "responses.responses_server_event.ResponsesServerEvent"),
     ("out", ANY_EVENT, "beta.beta_response_stream_event.BetaResponseStreamEvent"),
     ("out", ANY_EVENT, "beta.beta_responses_server_event.BetaResponsesServerEvent"),
     ("out", items.OutputItem, "beta.beta_response_output_item.BetaResponseOutputItem"),
     ("in", items.InputItem, "beta.beta_response_input_item.BetaResponseInputItem"),
-    ("in", response.CreateResponse, "beta.response_create_params.ResponseCreateParamsNonStreaming"),
+    ("in", request.CreateResponse, "beta.response_create_params.ResponseCreateParamsNonStreaming"),
 )
 """The sender (a server, `out`, or a client, `in`), our type, and the type of the package."""
 
@@ -375,7 +375,7 @@ def _judge_field(struct: Field, of_clients: list[Field | None], of_servers: list
 
 def _name(struct: Any) -> str:
     """Return the name of one of our types in the module that declares it; `Event` for a union of events."""
-    named = {id(value): name for module in (items, response, stream, tools) for name, value in vars(module).items()}
+    named = {id(value): name for module in (items, request, response, stream, tools) for name, value in vars(module).items()}
     return named.get(id(struct), "Event")
 
 
@@ -421,7 +421,7 @@ def test_every_type_is_compared_with_the_sdk_unless_no_release_has_it():
     comparison = compared()
     declared = {
         kind
-        for module in (parts, items, tools, response, stream)
+        for module in (parts, items, tools, request, response, stream)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and not kind.__subclasses__()
     }

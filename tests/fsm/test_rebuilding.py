@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from open_responses_oracle import check_in
 
 from interlock.events.dialects import DIALECTS
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import (
     Annotate,

@@ -10,7 +10,7 @@ from for_each import for_each
 from stream_mutations import mutated
 
 from interlock.events.json import as_json
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Fault, Finish, Start, Usage
 from interlock.fsm.driver import ResponseDriver, SequentialIds

@@ -139,7 +139,7 @@ assert {"mcp", "openai"} & sys.modules.keys() == {"mcp"}
     "the first readers of a process may come at once": """
 import sys
 from threading import Barrier, Thread
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Fault, Start
 from interlock.fsm.driver import ResponseDriver

@@ -3,7 +3,9 @@
 parts            content parts, annotations, log probabilities, and types for fields that may be omitted
 items            all kinds of items
 tools            tools, tool choices, text formats
-response_object  the response, the request, and the settings that a response echoes from it
+response_object  the response
+request          the body of a request for a response
+settings_echo    the settings that a response echoes from its request
 stream           all events
 steering         the events about the steering of a response
 shapes           validation of JSON values against these types
@@ -20,7 +22,7 @@ The package exports what applications with an embedded Interlock need.
 
 from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, OPENAI, Dialect, DialectName
 from interlock.events.items import ItemKind, result_fields
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, EventWriter, SseDecoder, SseMessage, SseWriter, Writer
 from interlock.events.stream import AnyEvent, StreamEvent
 

@@ -19,7 +19,7 @@ from interlock.dialects import ApiName
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ITEMS, ItemKind, examples, required_fields, result_fields
 from interlock.events.json import dumps
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.events.stream import PROGRESS, TERMINAL
 from interlock.fsm import deltas

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from live.watched import serving
 
-from interlock.events.response_object import CreateResponse
+from interlock.events.request import CreateResponse
 
 FINDINGS = sorted((Path(__file__).parents[2] / "counterexamples" / "hostile_requests").glob("*.json"))
 """The findings of `fuzzing.request_campaign`."""

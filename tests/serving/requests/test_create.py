@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
-from interlock.events.response_object import CreateResponse, response_settings
+from interlock.events.request import CreateResponse
+from interlock.events.settings_echo import response_settings
 from interlock.serving.requests import create
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import read_object

@@ -17,7 +17,7 @@ from live.wire import bodies, without_chance
 from openai import OpenAI
 
 from interlock.embedding import random_id
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver

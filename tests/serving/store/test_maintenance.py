@@ -12,7 +12,7 @@ from for_each import for_each
 from live.stores import KINDS, POSTGRES, SHARED, message, run, stored
 
 from interlock.embedding import random_id
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Start
 from interlock.fsm.driver import ResponseDriver

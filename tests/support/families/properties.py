@@ -11,7 +11,7 @@ import orjson
 from attrs import evolve
 from recovery.notation import Item, items, run
 
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
 from interlock.fsm.driver import ResponseDriver, SequentialIds

@@ -21,7 +21,7 @@ from campaigns import any_seed, log, options, shrink
 from recovery.cases import CASES
 from recovery.notation import encoding, items, run, tokens, words
 
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import SseWriter
 from interlock.fsm.deltas import Delta, EndTurn, Finish, FinishReason, Start
 from interlock.fsm.driver import ResponseDriver, SequentialIds

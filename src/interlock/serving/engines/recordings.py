@@ -28,7 +28,7 @@ from msgspec import Meta, Struct
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.items import result_fields
 from interlock.events.json import as_json, as_text, elements, is_array, is_object, loads, members
-from interlock.events.response_object import response_settings
+from interlock.events.settings_echo import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage

@@ -1,6 +1,6 @@
 """Validates the bodies of requests that create responses and conversations.
 
-`interlock.events.response_object` has the types of parameters, and `interlock.serving.requests.limits` the types of items and
+`interlock.events.request` has the types of parameters, and `interlock.serving.requests.limits` the types of items and
 tools; this module has the rules that cover several parameters. Bodies must not change after they are read.
 """
 
@@ -12,16 +12,11 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.events import response_object as wire
+from interlock.events import request as wire
 from interlock.events.json import elements, is_object, members
-from interlock.events.response_object import (
-    ContextManagements,
-    Conversation,
-    Metadata,
-    Parameters,
-    drop_secrets,
-    response_settings,
-)
+from interlock.events.request import ContextManagements, Metadata, Parameters
+from interlock.events.response_object import Conversation
+from interlock.events.settings_echo import drop_secrets, response_settings
 from interlock.events.tools import JsonSchemaFormat
 from interlock.serving.requests.api_errors import invalid, missing
 from interlock.serving.requests.body import require_shallow

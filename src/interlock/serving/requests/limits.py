@@ -18,7 +18,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, de
 from interlock.events import items, parts, tools
 from interlock.events.json import is_array, is_object
 from interlock.events.parts import ContentPart, Json, Number
-from interlock.events.response_object import Conversation, Identifier
+from interlock.events.request import Identifier
+from interlock.events.response_object import Conversation
 from interlock.events.shapes import WORDS, Arm, Hint, Mismatch, Path, arms_of, mismatches, param_of
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 

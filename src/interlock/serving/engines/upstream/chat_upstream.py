@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
-from interlock.events import response_object as wire
+from interlock.events import request as wire
 from interlock.events.chat import OLD_CALL, add_extras, extras_in, split_extras
 from interlock.events.json import as_text, elements, is_array, members
 from interlock.events.parts import Json

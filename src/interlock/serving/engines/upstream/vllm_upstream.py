@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
 
-from interlock.events import response_object as wire
+from interlock.events import request as wire
 from interlock.events.json import elements, members
 from interlock.parsers import Chunk, Tagged
 from interlock.parsers.chunk import Entry
