@@ -105,11 +105,11 @@ def deltas_rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 
 def _row(size: Size, peer: ModuleType | None, name: str, texts: list[str], floor: Round) -> Row:
-    opened, field = _KINDS[name]
+    opened, member = _KINDS[name]
     rounds = {INTERLOCK: each(ours.drain_deltas, [[opened, texts[0]]], [[text] for text in texts])}
     if peer is not None:
-        begun = said(name="get_weather", arguments=texts[0]) if field == "arguments" else said(**{field: texts[0]})
-        rounds[VLLM] = each(peer.drain_deltas, [begun], [said(**{field: text}) for text in texts])
+        first = said(name="get_weather", arguments=texts[0]) if member == "arguments" else said(**{member: texts[0]})
+        rounds[VLLM] = each(peer.drain_deltas, [first], [said(**{member: text}) for text in texts])
     return Row("deltas", name, "µs per delta", {**rounds, FLOOR: floor}, size.repeats)
 
 
@@ -156,10 +156,10 @@ def harmony_rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 def _harmony_row(size: Size, peer: ModuleType | None, reasoning: int) -> Row:
     thought = [*encode(ANALYSIS), *prose(reasoning), *encode(NEXT)] if reasoning else []
-    begun, tokens = [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens)
-    before, measured = [output(begun)], outputs(tokens)
+    first, tokens = [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens)
+    before, measured = [output(first)], outputs(tokens)
     rounds = {
-        INTERLOCK: each(ours.drain_chunks, [Chunk(begun)], [Chunk([token]) for token in tokens]),
+        INTERLOCK: each(ours.drain_chunks, [Chunk(first)], [Chunk([token]) for token in tokens]),
         PLUGIN: each(ours.drain_harmony, before, measured),
     }
     if peer is not None:
@@ -214,8 +214,8 @@ def _rows(name: str, size: Size, peer: ModuleType | None) -> Iterator[Row]:
         yield _families_row(name, "reasoning", Stream(name, reasoning, before.partition("Hm.")[0] + "It is so. "), size, peer)
     head, _, _ = encode_items([WrittenItem("call", f'{{"city":"{_MARK}"}}', "get_weather")], name).partition(_MARK)
     for length in size.arguments:
-        begun = Stream(name, None, head + "".join(islice(PROSE * 200, length)))
-        yield _families_row(name, f"after {length:,} characters", begun, size, peer, length)
+        stream = Stream(name, None, head + "".join(islice(PROSE * 200, length)))
+        yield _families_row(name, f"after {length:,} characters", stream, size, peer, length)
 
 
 def _families_row(name: str, what: str, stream: Stream, size: Size, peer: ModuleType | None, at: int | None = None) -> Row:
@@ -384,16 +384,16 @@ def _memory_row(peer: ModuleType | None, length: int) -> Row:
     return Row("memory", f"after {length:,} tokens", "KiB per stream, beyond its text", rounds, 1, length)
 
 
-def _held(begin: Callable[[], Feed], length: int) -> Round:
+def _held(open_stream: Callable[[], Feed], length: int) -> Round:
     tokens = prose(length)
     text = len(encoding().decode(tokens).encode())
 
     def measure() -> float:
-        _memory_opened(begin, tokens)  # so that the memory of the process (the vocabulary) exists before
+        _memory_opened(open_stream, tokens)  # so that the memory of the process (the vocabulary) exists before
         gc.collect()
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
-        streams = [_memory_opened(begin, tokens) for _ in range(_MEMORY_STREAMS)]
+        streams = [_memory_opened(open_stream, tokens) for _ in range(_MEMORY_STREAMS)]
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -402,8 +402,8 @@ def _held(begin: Callable[[], Feed], length: int) -> Round:
     return measure
 
 
-def _memory_opened(begin: Callable[[], Feed], tokens: Iterable[int]) -> Feed:
-    feed = begin()
+def _memory_opened(open_stream: Callable[[], Feed], tokens: Iterable[int]) -> Feed:
+    feed = open_stream()
     for token in tokens:
         feed(output([token]))
     return feed

@@ -129,15 +129,15 @@ def test_each_lane_of_a_websocket_has_its_own_keep_alives(serve) -> None:
     gates = {"a": Gate(), "b": Gate()}
     engine = StagedEngine(*([step(REASONING), gate, *steps(ANSWER)] for gate in gates.values()))
     lanes = {"a": [], "b": []}
-    with serve(engine, keep_alive=SECONDS) as url, connect(f"{url.replace('http', 'ws', 1)}/v1/responses") as socket:
+    with serve(engine, keep_alive=SECONDS) as url, connect(f"{url.replace('http', 'ws', 1)}/v1/responses") as websocket:
 
         def receive_until(found):
             while not found():
-                frame = loads(socket.recv(timeout=PATIENCE))
+                frame = loads(websocket.recv(timeout=PATIENCE))
                 lanes[frame.pop("stream_id")].append(frame)
 
         for name, gate in gates.items():
-            socket.send(dumps({"type": "response.create", **REQUEST, "stream_id": name}).decode())
+            websocket.send(dumps({"type": "response.create", **REQUEST, "stream_id": name}).decode())
             receive_until(gate.reached.is_set)
         receive_until(lambda: all("keepalive" in names(events) for events in lanes.values()))
         for gate in gates.values():
@@ -152,8 +152,8 @@ def test_open_responses_clients_receive_comments_over_http_and_nothing_over_webs
     frames = []
     with serve(engine, keep_alive=SECONDS) as url:
         socket_url = f"{url.replace('http', 'ws', 1)}/v1/responses"
-        with connect(socket_url, additional_headers=OPEN_RESPONSES) as socket:
-            socket.send(dumps({"type": "response.create", **REQUEST}).decode())
+        with connect(socket_url, additional_headers=OPEN_RESPONSES) as websocket:
+            websocket.send(dumps({"type": "response.create", **REQUEST}).decode())
             assert gates[0].reached.wait(PATIENCE)
             with posted(url, OPEN_RESPONSES) as pieces:
                 received = read_until(pieces, COMMENT, 2)
@@ -161,7 +161,7 @@ def test_open_responses_clients_receive_comments_over_http_and_nothing_over_webs
                 events = bodies(received + b"".join(pieces), "open_responses")
             gates[0].open()
             while names(frames)[-1:] != ["response.completed"]:
-                frames.append(loads(socket.recv(timeout=PATIENCE)))
+                frames.append(loads(websocket.recv(timeout=PATIENCE)))
     assert findings(events, dialect="open_responses") == []
     assert without_ids(events) == without_ids(frames)
     assert "keepalive" not in names(frames)
@@ -377,8 +377,8 @@ def over_http(url, request):
 
 
 def over_socket(url, request):
-    with socket_client(url, request) as socket:
-        return socket.ask()
+    with socket_client(url, request) as websocket:
+        return websocket.ask()
 
 
 @pytest.mark.parametrize("ask", [over_http, over_socket])

@@ -18,7 +18,7 @@ from interlock.events.stream import EVENTS
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.judges.stream_items import AUTOMATA
 from interlock.serving.build import build
-from interlock.serving.cli.commands import app
+from interlock.serving.cli import commands
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.api_keys import Keys
@@ -241,7 +241,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def view(*arguments, stdin=None):
-    return CliRunner().invoke(app, ["view", *map(str, arguments)], input=stdin, catch_exceptions=False)
+    return CliRunner().invoke(commands.app, ["view", *map(str, arguments)], input=stdin, catch_exceptions=False)
 
 
 def lines_in(html):
