@@ -38,7 +38,7 @@ try:
         unused_rules,
     )
     from interlock.serving.http.answers import error_response
-    from interlock.serving.http.script_faults import at_path
+    from interlock.serving.http.script_faults import at_path, encoded_path
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
     from interlock.serving.responses.active_runs import ActiveRuns
@@ -197,7 +197,7 @@ class MockServer:
                 await receive()
                 await send({"type": f"lifespan.{kind}.complete"})
             return
-        _, name, path = [*scope["path"].split("/", 2), ""][:3]
+        _, name, path = [*encoded_path(scope).split("/", 2), ""][:3]
         scope = at_path(scope, f"/{path}")
         if name not in self._mocks:
             error = ApiError(410, "The test of this mock has ended.", code="mock_ended")

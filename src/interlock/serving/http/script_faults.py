@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from attrs import define, field, frozen
 from starlette.datastructures import Headers
@@ -46,7 +46,7 @@ STEERING: Final = "response.steer."
 """Begins the types of the events about steering, which belong to no response."""
 BEGIN: Final = "response.created"
 OF_A_TEST: Final = re.compile(r"/(?!v1/|interlock/)(.+?)(/(?:v1|interlock)/.*)", re.DOTALL)
-"""Matches the path of a request of a test: the name of the test, and the path without it."""
+"""Matches the encoded path of a request of a test: the name of the test, and the path without it."""
 
 
 @frozen
@@ -61,17 +61,24 @@ class ScriptFaults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
-            named = OF_A_TEST.fullmatch(scope["path"])
+            named = OF_A_TEST.fullmatch(encoded_path(scope))
             scope = scope if named is None else at_path(scope, named[2])
-            connection = RecordedConnection(self.engine, scope, receive, send, test="" if named is None else named[1])
+            test = "" if named is None else unquote(named[1])
+            connection = RecordedConnection(self.engine, scope, receive, send, test=test)
             scope = {**scope, CONNECTION: connection}
             receive, send = connection.receive, FaultyConnection(scope, connection.receive, connection.send).send
         await self.app(scope, receive, send)
 
 
+def encoded_path(scope: Scope) -> str:
+    """Return the path of a request as the client has encoded it: a name in it may have slashes."""
+    raw: bytes | None = scope.get("raw_path")
+    return quote(scope["path"]) if raw is None else raw.decode("latin-1")
+
+
 def at_path(scope: Scope, path: str) -> Scope:
-    """Return the scope of a request for another path."""
-    return {**scope, "path": path, "raw_path": quote(path).encode()}
+    """Return the scope of a request for another path, which is encoded."""
+    return {**scope, "path": unquote(path), "raw_path": path.encode("latin-1")}
 
 
 @define(eq=False)
