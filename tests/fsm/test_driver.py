@@ -556,10 +556,20 @@ def test_an_ended_response_has_its_reason_or_its_error():
     assert Stream().finish(EndTurn("length"))["incomplete_details"] == {"reason": "max_output_tokens"}
     assert Stream().finish(EndTurn("content_filter"))["incomplete_details"] == {"reason": "content_filter"}
     assert Stream().finish(EndTurn("error"))["error"]["code"] == "server_error"
-    assert Stream().finish(Fault("rate_limit_exceeded", "Later."))["error"] == {
-        "code": "rate_limit_exceeded",
-        "message": "Later.",
-    }
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("server_error", "server_error"),
+        ("upstream_timeout", "server_error"),
+        ("rate_limit_exceeded", "rate_limit_exceeded"),
+        ("invalid_prompt", "invalid_request_error"),
+        ("context_length_exceeded", "invalid_request_error"),
+    ],
+)
+def test_the_error_of_a_failed_response_has_the_type_of_its_code(code, kind):
+    assert Stream().finish(Fault(code, "Later."))["error"] == {"code": code, "message": "Later.", "type": kind}
 
 
 def test_a_turn_cut_inside_a_call_makes_the_response_incomplete_without_a_reason():

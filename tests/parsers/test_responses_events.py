@@ -546,19 +546,17 @@ def test_the_reason_for_an_incomplete_response_is_kept():
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (ended(status="failed", error={"code": "c", "message": "m"}), {"code": "c", "message": "m"}),
-        ({"type": "error", "code": "c", "message": "m"}, {"code": "c", "message": "m"}),
-        ({"type": "error", "error": {"code": "c", "message": "m"}}, {"code": "c", "message": "m"}),
-        (ended(status="failed"), {"code": "server_error", "message": "The service failed."}),
-        (
-            done(call("[]")),
-            {"code": "server_error", "message": "The service sent a call whose content differs from its deltas."},
-        ),
+        (ended(status="failed", error={"code": "c", "message": "m"}), ("c", "m")),
+        ({"type": "error", "code": "c", "message": "m"}, ("c", "m")),
+        ({"type": "error", "error": {"code": "c", "message": "m"}}, ("c", "m")),
+        (ended(status="failed"), ("server_error", "The service failed.")),
+        (done(call("[]")), ("server_error", "The service sent a call whose content differs from its deltas.")),
     ],
 )
 def test_a_failed_response_keeps_its_items(fault, error):
     final = response([added(call()), arguments("{"), text("a", index=1), fault])
-    assert (final["status"], final["error"]) == ("failed", error)
+    code, message = error
+    assert (final["status"], final["error"]) == ("failed", {"code": code, "message": message, "type": "server_error"})
     assert final["output"][0]["type"] == "function_call"
 
 

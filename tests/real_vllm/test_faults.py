@@ -59,7 +59,7 @@ def end(response):
 def test_an_engine_failure_fails_the_response_and_keeps_its_text(server, fault, text):
     request = request_body(server, fault)
     for response in (stream_response(server, request), whole(server, request)):
-        assert end(response) == ("failed", {"code": "server_error", "message": text})
+        assert end(response) == ("failed", {"code": "server_error", "message": text, "type": "server_error"})
         (message,) = response["output"]
         assert message["status"] == "incomplete"
         assert message["content"][0]["text"].startswith("One")
@@ -91,7 +91,11 @@ def test_a_parser_error_fails_the_response(server):
     turn = Turn("", [written], body={"tools": [{"type": "function", "name": "f"}]})
     request = body("qwen3", turn)
     response = stream_response(server, request)
-    assert end(response) == end(whole(server, request)) == ("failed", {"code": "server_error", "message": GENERATION_ERROR})
+    assert (
+        end(response)
+        == end(whole(server, request))
+        == ("failed", {"code": "server_error", "message": GENERATION_ERROR, "type": "server_error"})
+    )
     assert response["output"][0]["content"][0]["text"].startswith(WORDS)
 
 

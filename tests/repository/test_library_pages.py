@@ -115,7 +115,11 @@ def test_a_refusal_during_a_response_fails_it_with_the_message(names):
     with ServerThread(build(Settings(), Late())) as url, client_of(url) as client:
         failed = client.responses.create(**ASK)
         assert (failed.status, failed.output_text) == ("failed", "Polly ")
-        assert failed.error.to_dict() == {"code": "rate_limit_exceeded", "message": "The parrot fell asleep."}
+        assert failed.error.to_dict() == {
+            "code": "rate_limit_exceeded",
+            "message": "The parrot fell asleep.",
+            "type": "rate_limit_exceeded",
+        }
         with client.responses.create(**ASK, stream=True) as stream:
             assert_legal([event.to_dict(mode="json") for event in stream])
 

@@ -45,6 +45,13 @@ class ResponseUsage(Struct, kw_only=True):
 # Errors.
 
 
+ERROR_TYPES: Final[Mapping[str, str]] = {
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    **dict.fromkeys(("invalid_prompt", "context_length_exceeded"), "invalid_request_error"),
+}
+"""The `type` of an error by its code, as in the HTTP errors of the API; `server_error` for any other."""
+
+
 class ResponseError(Struct, kw_only=True):
     """Why a response failed. The `openai` package has a closed list of codes; other services have others."""
 
@@ -53,6 +60,11 @@ class ResponseError(Struct, kw_only=True):
     type: Nullable[str] = UNSET
     param: Nullable[str] = UNSET
     misalignment: Nullable[Json] = UNSET
+
+    @classmethod
+    def of(cls, code: str, message: str) -> ResponseError:
+        """Return an error with the type of its code, which some clients require."""
+        return cls(code=code, message=message, type=ERROR_TYPES.get(code, "server_error"))
 
 
 class IncompleteDetails(Struct, kw_only=True):

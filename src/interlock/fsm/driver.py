@@ -330,7 +330,7 @@ class ResponseDriver(Generic[T]):
             case deltas.Silence():
                 self._fire_if_legal("silence")
             case deltas.Fault(code, message, usage):
-                self._end("fail", usage, error=ResponseError(code=code, message=message))
+                self._end("fail", usage, error=ResponseError.of(code, message))
             case deltas.Cancel(usage):
                 self._end("cancel", usage)
             case _:
@@ -488,7 +488,7 @@ class ResponseDriver(Generic[T]):
                 self._fire_if_legal("start")
                 self._close_active()
             case "fail":
-                self._end("fail", usage, error=ResponseError(code="server_error", message=_ENGINE_FAILED))
+                self._end("fail", usage, error=ResponseError.of("server_error", _ENGINE_FAILED))
             case trigger if end.detail:
                 self._end(trigger, usage, incomplete_details=IncompleteDetails(reason=end.detail))
             case trigger:

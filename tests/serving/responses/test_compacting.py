@@ -117,7 +117,7 @@ def test_compaction_fails_without_a_complete_summary(serve, script, code, status
         events = bodies(post(url, **{**REQUEST, **MANAGED, "stream": True}).content)
     assert (answer.status_code, answer.json()["error"]["code"], answer.json()["error"]["message"]) == (status, code, message)
     assert events[-1]["type"] == "response.failed"
-    assert events[-1]["response"]["error"] == {"code": "server_error", "message": message}
+    assert events[-1]["response"]["error"] == {"code": "server_error", "message": message, "type": "server_error"}
     assert [(item["type"], item["encrypted_content"]) for item in events[-1]["response"]["output"]] == [("compaction", "")]
 
 
@@ -130,7 +130,7 @@ def test_a_prompt_too_long_to_summarize_is_an_invalid_prompt(serve) -> None:
         "It is too long.",
         "invalid_prompt",
     )
-    assert failed["error"] == {"code": "invalid_prompt", "message": "It is too long."}
+    assert failed["error"] == {"code": "invalid_prompt", "message": "It is too long.", "type": "invalid_request_error"}
 
 
 def test_a_conversation_above_its_threshold_is_compacted_before_the_answer(serve) -> None:

