@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 
@@ -19,7 +20,9 @@ def exporter(package: str, names: Collection[str], homes: Sequence[str]) -> Call
         if name in names:
             for home in map(import_module, homes):
                 if hasattr(home, name):
-                    return getattr(home, name)
+                    value: object = getattr(home, name)
+                    setattr(sys.modules[package], name, value)  # a search costs microseconds, and names are used for each delta
+                    return value
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find

@@ -54,6 +54,14 @@ def test_an_unexported_name_raises_the_usual_attribute_error(face) -> None:
         importlib.import_module(face).import_modules  # noqa: B018 - what is tested is the access
 
 
+@pytest.mark.parametrize("face", ["interlock", "interlock.fsm", "interlock.parsers", "interlock.testing"])
+def test_a_name_that_is_imported_late_is_searched_once(face) -> None:
+    module = importlib.import_module(face)
+    names = {*module.__all__}
+    found = {name: getattr(module, name) for name in names}
+    assert {name: vars(module)[name] for name in names} == found
+
+
 def test_dir_lists_the_exported_names() -> None:
     assert dir(interlock) == sorted(interlock.__all__)
 
