@@ -5,6 +5,7 @@
 vLLM keeps its routes, prompts, store and tools. docs/library/engine.md explains this file, which is tested with vLLM 0.32.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
@@ -45,17 +46,21 @@ class Answer(ResponsesResponse):
 
 def watch(context: Any) -> SimpleNamespace:
     """Record each output and tool result on its way into vLLM's context."""
-    seen = SimpleNamespace(output=None, turn=None, result="", call=None, asks=context.need_builtin_tool_call)
+    seen = SimpleNamespace(output=None, tokens=0, turn=None, result="", call=None, asks=context.need_builtin_tool_call)
     append, append_result = context.append_output, context.append_tool_output
     takes_turns = isinstance(context, ParsableContext)  # which takes each output for a whole turn
 
     def append_output(output: Any) -> None:
         seen.output = output
-        if seen.turn is not None:
-            seen.turn.add(output, aggregate=True)
-        seen.turn = seen.turn or output
-        if output.finished or not takes_turns:
-            append(seen.turn if takes_turns else output)
+        seen.tokens += len(output.outputs[0].token_ids)
+        if takes_turns:
+            if seen.turn is not None:
+                seen.turn.add(output, aggregate=True)
+            seen.turn = seen.turn or output
+            if not output.finished:
+                return
+            output, seen.turn = seen.turn, None
+        append(output)
 
     def append_tool_output(messages: Any) -> None:
         seen.result = "".join(getattr(each, "output", None) or each.content[0].text for each in messages)
@@ -94,20 +99,27 @@ class EventServing(serving.OpenAIServingResponses):
         if self.family is not None and request.tool_choice in ("auto", "none"):  # vLLM has required calls written as JSON
             text = interlock.FamilyParser(self.family, settings)
         parser = interlock.parser_for("harmony", body) if self.use_harmony else text
-        async with aclosing(self._deltas(request, steps, context, tokenizer, parser, driver)) as changes:
-            async for deltas in changes:
-                frames = driver.feed(deltas)
-                if frames and driver.ended and request.store:
-                    async with self.response_store_lock:
-                        self.response_store[driver.id] = Answer(**driver.response, body=driver.response)
-                for frame in frames:
-                    yield as_event(frame)
+        try:
+            async with aclosing(self._deltas(request, steps, context, tokenizer, parser, driver)) as changes:
+                async for deltas in changes:
+                    for frame in await self._feed(request, driver, deltas):
+                        yield as_event(frame)
+        finally:  # the client may leave while an event is being sent
+            await self._feed(request, driver, [interlock.Cancel(None)])
+
+    async def _feed(self, request: Any, driver: Any, deltas: list[interlock.Delta]) -> list[bytes]:
+        """Return the frames of deltas, and store the response if it ends with them."""
+        frames: list[bytes] = driver.feed(deltas)
+        if frames and driver.ended and request.store:
+            async with self.response_store_lock:
+                self.response_store[driver.id] = Answer(**driver.response, body=driver.response)
+        return frames
 
     async def _deltas(
         self, request: Any, steps: Any, context: Any, tokenizer: Any, parser: interlock.Parser, driver: Any
     ) -> AsyncGenerator[list[interlock.Delta]]:
         """Yield the deltas of all turns and tools; an exception becomes the last one."""
-        seen, reader = watch(context), None
+        seen, reader, begins = watch(context), None, True
         yield [interlock.Start()]
         try:
             async with AsyncExitStack() as stack, aclosing(steps):
@@ -117,10 +129,11 @@ class EventServing(serving.OpenAIServingResponses):
                         yield [interlock.Succeed(call.id, interlock.result_fields(call.kind, seen.result))]
                         seen.call = None
                     output, new, prompt = seen.output, seen.output.outputs[0], seen.output.prompt_token_ids or []
-                    if output is seen.turn and not self.use_harmony:  # a turn begins
+                    if begins and not self.use_harmony:
                         reader = self._make_response_parser(request, tokenizer, self._effective_chat_template_kwargs(request))
                         if isinstance(parser, interlock.FamilyParser) and reader.is_reasoning_end(prompt):
                             parser.begin("between")
+                    begins = output.finished
                     chunk = interlock.Chunk(new.token_ids, new.text)  # the step's output, for any of the parsers
                     if isinstance(parser, interlock.ChatParser):
                         arguments, finished = (new.text, [*new.token_ids], request, prompt), output.finished
@@ -131,14 +144,16 @@ class EventServing(serving.OpenAIServingResponses):
                     yield parser.feed(chunk)
                     self._raise_if_error(new.finish_reason, request.request_id)
                     if output.finished:  # the turn ends
-                        tokens, cached = len(seen.turn.outputs[0].token_ids), output.num_cached_tokens or 0
+                        cached, tokens, seen.tokens = output.num_cached_tokens or 0, seen.tokens, 0
                         usage = interlock.Usage(input_tokens=len(prompt), cached_tokens=cached, output_tokens=tokens)
                         yield parser.end("content_filter" if new.finish_reason == "repetition" else new.finish_reason, usage)
-                        seen.turn = None
                         if driver.ready and seen.asks():  # vLLM's loop runs the last call next
                             seen.call = driver.ready[-1]
                             yield [interlock.Run(seen.call.id)]
                 yield [interlock.Finish()]
+        except asyncio.CancelledError:  # the client has left, or has cancelled a response in the background
+            yield [interlock.Cancel(None)]
+            raise
         except Exception as error:
             serving.logger.exception("%s failed", driver.id)
             is_public = isinstance(error, (serving.GenerationError, serving.VLLMValidationError))

@@ -206,7 +206,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
         plugin=False,
         command=("interlock", "serve", "--engine", "vllm"),
     ),
-    "stock-harmony": evolve(HARMONY, flags=CHOSEN, plugin=False),
+    "stock-harmony": evolve(HARMONY, flags=(*FAULTS, *CHOSEN), plugin=False),
     "stock-parsed": evolve(PARSED, flags=(*PARSERS, *CHOSEN), plugin=False, tools=True),
     "stock-families": Setup("families", CHOSEN, plugin=False, command=EXAMPLE),
     "smollm2": evolve(SMOLLM2, environment=ALL_APIS, adapters={"adapted": "smollm2_lora"}),

@@ -1,5 +1,6 @@
 """examples/vllm_events.py on real engines: vLLM's routes, store and tools, with legal streams of every turn."""
 
+import json
 import re
 from functools import partial
 
@@ -153,3 +154,53 @@ def test_a_disconnect_aborts_the_generation(server):
             next(line for line in answer.iter_lines() if "delta" in line)
 
     assert is_aborted(server, leave)
+
+
+def read(lines, mark):
+    """Return the lines of a stream up to one with a mark."""
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if mark in line:
+            break
+    return seen
+
+
+def stored(server, response):
+    return httpx.get(f"{server.url}/v1/responses/{response['id']}", headers={HEADER: GPT_OSS}, timeout=TIMEOUT)
+
+
+ENDLESS = {**body("gpt_oss", Turn("endless", [f"{THINK}On and on"])), "stream": True}
+CANCELLED = (["reasoning incomplete"], "cancelled")
+
+
+@HARMONY_SERVER
+def test_a_response_whose_client_leaves_is_stored_as_cancelled(server):
+    with httpx.stream("POST", f"{server.url}/v1/responses", json=ENDLESS, headers={HEADER: GPT_OSS}, timeout=TIMEOUT) as answer:
+        lines = read(answer.iter_lines(), "delta")
+    response = json.loads(lines[1].removeprefix("data: "))["response"]
+    until(lambda: stored(server, response).status_code == 200)
+    response = stored(server, response).json()
+    assert (summary(response), response["status"]) == CANCELLED
+
+
+@HARMONY_SERVER
+def test_a_background_response_that_is_cancelled_ends_its_stream(server):
+    request = {**ENDLESS, "background": True}
+    with httpx.stream("POST", f"{server.url}/v1/responses", json=request, headers={HEADER: GPT_OSS}, timeout=TIMEOUT) as answer:
+        lines = answer.iter_lines()
+        seen = read(lines, "delta")
+        response = json.loads(seen[1].removeprefix("data: "))["response"]
+        url = f"{server.url}/v1/responses/{response['id']}/cancel"
+        assert httpx.post(url, headers={HEADER: GPT_OSS}, timeout=TIMEOUT).json()["status"] == "cancelled"
+        seen += [*read(lines, 'data: {"type":"response.incomplete"'), "", ""]  # vLLM's route sends no more, and does not end
+    response = judged("\n".join(seen).encode() + DONE_FRAME)[-1]["response"]
+    assert (summary(response), response["status"]) == CANCELLED
+    assert stored(server, response).json() == response
+
+
+@HARMONY_SERVER
+def test_a_response_that_the_engine_aborts_is_cancelled(server):
+    request = {**ENDLESS, "vllm_xargs": {**ENDLESS["vllm_xargs"], "fault": "abort"}}
+    response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]
+    assert (summary(response), response["status"]) == CANCELLED
