@@ -4,14 +4,16 @@
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
-in one piece is another one. The results stay in benchmarks/out/conformance.json; its arguments name the groups to play again,
-once all have been played.
+in one piece is another one. The results stay in benchmarks/out/conformance.json, and the streams in benchmarks/out/streams; its
+arguments name the groups to play again, once all have been played. The streams of vLLM that `SAMPLES` names go to the corpus.
 """
 
 from __future__ import annotations
 
 import json
 import platform
+import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ import httpx
 from attrs import asdict, evolve, frozen
 
 from interlock.dialects import ApiName
+from interlock.events.rulebook import Finding
 from interlock.judges import DIALECT_RULES, RULES
 from interlock.testing.conformance.player import CaseEnd, Player
 
@@ -42,6 +45,22 @@ from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
 PAGE: Final = ROOT / "docs" / "evidence" / "conformance.md"
 TURNS_PAGE: Final = ROOT / "docs" / "evidence" / "conformance" / "turns.md"
 RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance.json"
+STREAMS: Final = ROOT / "benchmarks" / "out" / "streams"
+"""The streams of the last run, by side and API."""
+CORPUS: Final = ROOT / "tests" / "corpus" / "vllm"
+SAMPLES: Final = (
+    "empty reasoning",
+    "a function call",
+    "cut in arguments",
+    "no channel",
+    "python",
+    "a search",
+    "reasoning and a function call (parsers)",
+    "an engine that gives up: its grammar allows one call (parsers)",
+    "log probabilities (parsers)",
+    "text after a call (mistral)",
+)
+"""The turns whose streams of vLLM are in the corpus: one for each kind of finding."""
 HARMONY_FLAGS: Final = ("--enable-auto-tool-choice", "--tool-call-parser", "openai")
 """The flags without which vLLM's other APIs have no calls of gpt-oss."""
 PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
@@ -85,6 +104,19 @@ markers*, calls and reasoning are text between markers. Each other group has the
 models.
 """
 
+TURNS: Final = """\
+# Conformance, turn by turn
+
+The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. The first finding is an
+error, if there is one. *Other content*: the stream says something else than the model wrote.
+
+Ten streams, one for each kind of finding, are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
+below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns again,
+writes this page, and leaves every stream of both servers in `benchmarks/out/streams`.
+
+## Responses
+"""
+
 OTHERS: Final = """\
 ## Messages and Chat Completions
 
@@ -111,8 +143,9 @@ class Played:
         deviations: How many deviations each rule has, the missing end marker not counted.
         marked: Whether the end marker came.
         ended: Whether a terminal event came.
-        faithful: Whether the stream says what the model wrote.
+        other_content: How the stream differs from what the model wrote; empty if it does not.
         refused: Whether the request was refused.
+        first: The first error, or without one the first deviation, as a sentence; empty without findings.
     """
 
     group: str
@@ -120,8 +153,9 @@ class Played:
     deviations: Mapping[str, int]
     marked: bool
     ended: bool
-    faithful: bool = True
+    other_content: str = ""
     refused: bool = False
+    first: str = ""
 
     @property
     def findings(self) -> Counter[str]:
@@ -129,46 +163,77 @@ class Played:
         return Counter(self.errors) + Counter(self.deviations)
 
 
-def play(server: Server, turn: Turn, group: str, api: ApiName = "responses") -> Played:
-    """Play one turn through an API."""
+def file_name(turn: str) -> str:
+    """Return the name of the file with the stream of a turn."""
+    return f"{'-'.join(re.findall('[a-z0-9_]+', turn.lower()))}.sse"
+
+
+def play(server: Server, turn: Turn, group: str, api: ApiName = "responses", folder: Path | None = None) -> Played:
+    """Play one turn through an API, and write its stream to a folder."""
     request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
     try:
         reply, judged = Player(server.url, api, server.setup.model, {}, TIMEOUT).ask(request)
     except CaseEnd:
         return Played(group, {}, {}, marked=False, ended=False, refused=True)
+    if folder is not None:
+        (folder / file_name(turn.name)).write_bytes(reply.data)
     answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
     errors, deviations = Counter[str](), Counter[str]()
+    sentences: list[str] = []
     for finding, times in judged.findings.items():
         if finding.deviation != "no-done-marker":
             (errors if finding.severity == "error" else deviations)[finding.rule] += times
+            sentences.append(sentence(finding))
     bodies, output, reason = events(reply.data), reply.output, reply.reason
-    if api == "responses":
-        ended = bool(bodies) and bodies[-1].get("type") in TERMINAL
-        same = ended and answer.status_code == httpx.codes.OK and _agree(answer.json(), bodies[-1]["response"])
+    ended = bool(bodies) and bodies[-1].get("type") in TERMINAL if api == "responses" else bool(reason)
+    if api != "responses":
+        difference = "" if apis.is_same(api, (output, reason), answer.json()) else "the whole answer is another one"
+    elif not ended:
+        difference = "the stream has no response to compare with the whole answer"
+    elif answer.status_code != httpx.codes.OK:
+        difference = f"the whole answer is an error, {answer.status_code}"
     else:
-        ended, same = bool(reason), apis.is_same(api, (output, reason), answer.json())
-    if not same:
+        difference = next(_differences(*(_outcome(each) for each in (bodies[-1]["response"], answer.json()))), "")
+    if difference:
+        sentences.insert(errors.total(), f"{WHOLE[api]}: {difference}")
         errors[WHOLE[api]] += 1
-    return Played(group, errors, deviations, judged.has_done_marker, ended, apis.matches(output, turn.output))
+    other_content = apis.difference(output, turn.output)
+    return Played(group, errors, deviations, judged.has_done_marker, ended, other_content, first=next(iter(sentences), ""))
 
 
-def _agree(whole: Mapping[str, object], streamed: Mapping[str, object]) -> bool:
-    """Return whether two responses have the same outcome; null agrees with all, and arguments are compared as JSON."""
-    return _equal(*(without_chance({name: each[name] for name in OUTCOME}) for each in (whole, streamed)))
+def sentence(finding: Finding) -> str:
+    """Return a finding with its rule and the event in which it was found."""
+    event = finding.received.removeprefix("response.")
+    return f"{finding.rule}: {f'`{event}`: ' if event else ''}{finding.message}"
 
 
-def _equal(one: object, other: object, name: str = "") -> bool:
-    match one, other:
+def _outcome(response: Mapping[str, Any]) -> Mapping[str, object]:
+    return without_chance({name: response[name] for name in OUTCOME})
+
+
+def _differences(streamed: object, whole: object, place: str = "") -> Iterator[str]:
+    """Yield where two responses have another outcome; null agrees with all, and arguments are compared as JSON."""
+    match streamed, whole:
         case (None, _) | (_, None):
-            return True
+            return
         case dict(), dict():
-            return all(_equal(one.get(name), other.get(name), name) for name in {**one, **other})
-        case list(), list():
-            return len(one) == len(other) and all(map(_equal, one, other))
-        case str(), str() if name == "arguments":
-            return _json(one) == _json(other)
+            for name in {**streamed, **whole}:
+                yield from _differences(streamed.get(name), whole.get(name), f"{place}.{name}".lstrip("."))
+        case list(), list() if len(streamed) == len(whole):
+            for number, both in enumerate(zip(streamed, whole, strict=True)):
+                yield from _differences(*both, f"{place}[{number}]")
+        case str(), str() if place.endswith("arguments") and _json(streamed) == _json(whole):
+            return
         case _:
-            return one == other
+            if streamed != whole:
+                yield f"`{place}` is {_shown(streamed)}, but {_shown(whole)} in the whole answer"
+
+
+def _shown(value: object) -> str:
+    """Return a value as code; of a list of objects, only their types."""
+    if isinstance(value, list):
+        value = [each.get("type") if isinstance(each, dict) else each for each in value]
+    return apis.shown(value)
 
 
 def _json(text: str) -> object:
@@ -190,7 +255,9 @@ def measure(setup: Setup, turns: Sequence[Turn], group: str) -> Iterator[tuple[s
         for side, server in servers.items():
             server.__enter__()
             for api in apis.PATHS:
-                results = pool.map(partial(play, server, group=group, api=api), turns)
+                folder = STREAMS / side / api
+                folder.mkdir(parents=True, exist_ok=True)
+                results = pool.map(partial(play, server, group=group, api=api, folder=folder), turns)
                 yield from ((side, api, turn.name, result) for turn, result in zip(turns, results, strict=True))
 
 
@@ -206,6 +273,10 @@ def page(build: str, sides: Sides) -> Iterator[str]:
     yield "|---|---:|---:|"
     for label, count in (
         ("turns without an error", lambda side: sum(not turn.errors for turn in side.values())),
+        (
+            "of these, turns whose stream says something else than the model wrote",
+            lambda side: sum(bool(turn.other_content) and not turn.errors for turn in side.values()),
+        ),
         ("streams without an error", lambda side: sum(not turn.errors.keys() - {"R19"} for turn in side.values())),
         ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
         ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
@@ -255,7 +326,7 @@ def _others(sides: Sides) -> Iterator[str]:
         ("refused", lambda turns: sum(turn.refused for turn in turns.values())),
         ("without an error", lambda turns: sum(not turn.errors and not turn.refused for turn in turns.values())),
         ("without an end", lambda turns: sum(not turn.ended and not turn.refused for turn in turns.values())),
-        ("whose stream says something else", lambda turns: sum(not turn.faithful for turn in turns.values())),
+        ("whose stream says something else", lambda turns: sum(bool(turn.other_content) for turn in turns.values())),
     ):
         yield f"| {label} | {' | '.join(str(count(turns)) for turns in columns)} |"
     yield ""
@@ -271,18 +342,14 @@ def _others(sides: Sides) -> Iterator[str]:
 
 def turns_page(sides: Sides) -> Iterator[str]:
     """Yield the lines of docs/evidence/conformance/turns.md."""
-    yield "# Conformance, turn by turn"
-    yield ""
-    yield "The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. *Other content*:"
-    yield "the stream says something else than the model wrote. `benchmarks/turns/vllm_turns.py` writes this page."
-    yield ""
-    yield "## Responses"
-    yield ""
-    yield "| turn | vLLM's errors | vLLM's deviations | Interlock's findings |"
-    yield "|---|---|---|---|"
+    yield TURNS
+    yield "| turn | vLLM's errors | vLLM's deviations | vLLM's first finding | Interlock's findings |"
+    yield "|---|---|---|---|---|"
     for name, turn in sides["vllm"]["responses"].items():
         others = _listed(sides["interlock"]["responses"][name].findings)
-        yield f"| {name} | {_described(turn)} | {_listed(turn.deviations)} | {others} |"
+        link = f"[the stream](../../../tests/corpus/vllm/{file_name(name)})" if name in SAMPLES else ""
+        first = _cell(turn.first, f"Other content: {turn.other_content}" if turn.other_content else "", link)
+        yield f"| {name} | {_described(turn)} | {_listed(turn.deviations)} | {first} | {others} |"
     yield ""
     yield "## Messages and Chat Completions"
     yield ""
@@ -293,10 +360,14 @@ def turns_page(sides: Sides) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def _cell(*sentences: str) -> str:
+    return ". ".join(filter(None, sentences)).replace("|", "\\|") or "none"
+
+
 def _described(turn: Played) -> str:
     if turn.refused:
         return "refused"
-    notes = [*([] if turn.ended else ["no terminal event"]), *([] if turn.faithful else ["other content"])]
+    notes = [*([] if turn.ended else ["no terminal event"]), *(["other content"] if turn.other_content else [])]
     return ", ".join([*([_listed(turn.errors)] if turn.errors or not notes else []), *notes])
 
 
@@ -327,6 +398,8 @@ def main() -> None:
         side: {api: {name: Played(**turns[name]) for name in names if name in turns} for api, turns in results.items()}
         for side, results in kept.items()
     }
+    for name in SAMPLES:
+        shutil.copy(STREAMS / "vllm" / "responses" / file_name(name), CORPUS)
     TURNS_PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("\n".join(page(build, sides)) + "\n", encoding="utf-8")
     TURNS_PAGE.write_text("\n".join(turns_page(sides)) + "\n", encoding="utf-8")

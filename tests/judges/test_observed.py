@@ -1,6 +1,8 @@
 """Observed streams of real services: legal unless they break a client, and illegal with one more fault."""
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,33 @@ def test_two_swapped_events_are_an_error(path) -> None:
                 continue
             swapped = renumber([*bodies[:place], other, one, *bodies[place + 2 :]])
             assert is_illegal(swapped), (place, one["type"], other["type"])
+
+
+VLLM = sorted((Path(__file__).parents[1] / "corpus" / "vllm").glob("*.sse"))
+TURNS = (Path(__file__).parents[2] / "docs" / "evidence" / "conformance" / "turns.md").read_text("utf-8")
+ROWS = re.findall(r"^\| [^|]+ \| (.+?) \| (.+?) \| (.+)\. \[the stream\]\(.*/corpus/vllm/(.+)\) \| none \|$", TURNS, re.MULTILINE)
+ABOUT_MORE = re.compile(r"R19: 1|no terminal event|other content|none")
+"""What the page says beside the errors of a stream, or of more than the stream."""
+
+
+def test_the_page_links_every_stream_of_vllm() -> None:
+    assert sorted(name for *_, name in ROWS) == [path.name for path in VLLM]
+
+
+@each("path", VLLM, ids=lambda path: path.stem)
+def test_a_stream_of_vllm_has_the_findings_of_the_page(path) -> None:
+    ((errors, deviations, first),) = [row[:3] for row in ROWS if row[3] == path.name]
+    found = {"error": Counter(), "deviation": Counter()}
+    sentences = []
+    for finding, times in judge([path.read_bytes()]).findings.items():
+        if finding.deviation != "no-done-marker":
+            found[finding.severity][finding.rule] += times
+            sentences.append(
+                f"{finding.rule}: `{finding.received.removeprefix('response.')}`: {finding.message}".replace(": ``", "")
+            )
+    for shown, counts in ((errors, found["error"]), (deviations, found["deviation"])):
+        listed = [each for each in shown.split(", ") if not ABOUT_MORE.fullmatch(each)]
+        assert listed == [f"{rule}: {counts[rule]}" for rule in sorted(counts, key=lambda rule: int(rule[1:]))]
+    is_about_the_stream = not first.startswith("R19")
+    assert is_about_the_stream is bool(found["error"])
+    assert first.partition(". Other content")[0] == sentences[0] or not is_about_the_stream

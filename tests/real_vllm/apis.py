@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from playing import body
@@ -11,7 +12,7 @@ from turns import Turn
 from interlock.dialects import ApiName
 from interlock.testing.conformance.apis import PATHS, Output, parse_arguments, read_stream, read_whole
 
-__all__ = ["PATHS", "STREAMED", "is_same", "matches", "read_stream", "read_whole", "request"]
+__all__ = ["PATHS", "STREAMED", "difference", "is_same", "read_stream", "read_whole", "request", "shown"]
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -26,6 +27,8 @@ SERVER_TOOLS: Final[Mapping[str, Json]] = {
     "web_search_preview": {"type": "web_search_20250305", "name": "web_search"},
 }
 """The tools of the server in Messages, by their types in the Responses API."""
+LONGEST: Final = 80
+"""The most characters of a value that a page shows."""
 
 
 def request(api: ApiName, model: str, turn: Turn) -> dict[str, Any]:
@@ -68,14 +71,27 @@ def _function(tool: Json) -> Json:
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def matches(content: Output, expected: Output | None) -> bool:
-    """Return whether an answer has the expected content, except for white space; no arguments are an empty object."""
-    return expected is None or _bare(content) == _bare(expected)
+def difference(content: Output, expected: Output | None) -> str:
+    """Return how an answer differs from what is expected, white space aside; empty if it does not. No arguments are `{}`."""
+    if expected is None:
+        return ""
+    for name, verb in (("text", "is"), ("reasoning", "is"), ("calls", "are")):
+        has, needed = getattr(content, name), getattr(expected, name)
+        if _bare(has) != _bare(needed):
+            return f"the {name} {verb} {shown(has)} instead of {shown(needed)}"
+    return ""
 
 
-def _bare(content: Output) -> Output:
-    calls = [(name, _joined(arguments) or "{}") for name, arguments in content.calls]
-    return Output(_joined(content.text), _joined(content.reasoning), calls)
+def shown(value: object) -> str:
+    """Return a value as JSON in the code of a page."""
+    text = json.dumps(value, ensure_ascii=False)
+    return f"`{text if len(text) <= LONGEST else f'{text[:LONGEST]} …'}`"
+
+
+def _bare(content: str | Sequence[tuple[str, str]]) -> object:
+    if isinstance(content, str):
+        return _joined(content)
+    return [(name, _joined(arguments) or "{}") for name, arguments in content]
 
 
 def _joined(text: str) -> str:
