@@ -155,8 +155,7 @@ def harmony_rows(size: Size, peer: ModuleType | None) -> list[Row]:
 
 
 def _harmony_row(size: Size, peer: ModuleType | None, reasoning: int) -> Row:
-    thought = [*encode(ANALYSIS), *prose(reasoning), *encode(NEXT)] if reasoning else []
-    first, tokens = [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens)
+    first, tokens = _harmony_tokens(size, reasoning)
     before, measured = [output(first)], outputs(tokens)
     rounds = {
         INTERLOCK: each(ours.drain_chunks, [Chunk(first)], [Chunk([token]) for token in tokens]),
@@ -168,11 +167,27 @@ def _harmony_row(size: Size, peer: ModuleType | None, reasoning: int) -> Row:
     return Row("harmony", name, "µs per token", rounds, size.repeats if reasoning < _LONG else (size.repeats + 1) // 2, reasoning)
 
 
+def _harmony_tokens(size: Size, reasoning: int) -> tuple[list[int], list[int]]:
+    """Return the tokens before the measured ones, and the measured ones."""
+    thought = [*encode(ANALYSIS), *prose(reasoning), *encode(NEXT)] if reasoning else []
+    return [*thought, *encode(ANSWER), *prose(1)], prose(size.tokens)
+
+
 # A stream of a model like qwen3: outputs from which a parser of vLLM reads reasoning, content and a call, in that order.
 
 
 def parsed_rows(size: Size, peer: ModuleType | None) -> list[Row]:
     """Return one row; the cost of the parser itself, which both share, is left out."""
+    messages, told = _parsed(size)
+    steps = [output([1], text) for text in told]
+    rounds = {INTERLOCK: each(ours.drain_parsed(messages, told), [], steps)}
+    if peer is not None:
+        rounds[VLLM] = each(peer.drain_parsed(messages), [], steps)
+    return [Row("parse_delta", "reasoning, content, one call", "µs per token", rounds, size.repeats)]
+
+
+def _parsed(size: Size) -> tuple[list[Any], list[str]]:
+    """Return the messages of the parser, and the text of each step."""
     texts = words(size.tokens)
     messages = [
         *(said(reasoning=text) for text in texts),
@@ -180,12 +195,37 @@ def parsed_rows(size: Size, peer: ModuleType | None) -> list[Row]:
         said(name="get_weather", arguments=""),
         *(said(arguments=text) for text in texts),
     ]
-    told = [*texts, *texts, "", *texts]
+    return messages, [*texts, *texts, "", *texts]
+
+
+# The same streams through vLLM's serving class, and through that of examples/vllm_events.py, up to the bytes of vLLM's route.
+
+
+def embedded_rows(size: Size, peer: ModuleType | None) -> list[Row]:
+    """Return a row for each context of vLLM's; without vLLM, there is none."""
+    if peer is None:
+        return []
+    messages, told = _parsed(size)
     steps = [output([1], text) for text in told]
-    rounds = {INTERLOCK: each(ours.drain_parsed(messages, told), [], steps)}
-    if peer is not None:
-        rounds[VLLM] = each(peer.drain_parsed(messages), [], steps)
-    return [Row("parse_delta", "reasoning, content, one call", "µs per token", rounds, size.repeats)]
+    parsed = {
+        INTERLOCK: each(peer.drain_parsed(messages, peer.EventServing), [], steps),
+        VLLM: each(peer.drain_parsed(messages), [], steps),
+    }
+    return [
+        Row("embedded", "reasoning, content, one call", "µs per token", parsed, size.repeats),
+        *(_embedded_harmony(size, peer, reasoning) for reasoning in size.reasoning if reasoning <= 2 * _LONG),
+    ]
+
+
+def _embedded_harmony(size: Size, peer: ModuleType, reasoning: int) -> Row:
+    first, tokens = _harmony_tokens(size, reasoning)
+    before, measured = [output(first)], outputs(tokens)
+    rounds = {
+        INTERLOCK: each(partial(peer.drain_harmony, kind=peer.EventServing), before, measured),
+        VLLM: each(peer.drain_harmony, before, measured),
+    }
+    name = f"gpt-oss, after {reasoning:,} reasoning tokens"
+    return Row("embedded", name, "µs per token", rounds, size.repeats if reasoning < _LONG else (size.repeats + 1) // 2)
 
 
 # The families: the cost of a chunk of text, of reasoning and of arguments; for arguments, by their length so far.
@@ -479,6 +519,7 @@ def every_row(size: Size) -> list[Row]:
         dialects_rows,
         harmony_rows,
         parsed_rows,
+        embedded_rows,
         families_rows,
         items_rows,
         first_rows,

@@ -7,8 +7,11 @@ an event loop. Its frames are text, which its server encodes; so do we.
 
 from __future__ import annotations
 
+import sys
+from asyncio import Lock
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from vllm.entrypoints.openai.responses.api_router import _convert_stream_to_sse_events
@@ -22,7 +25,11 @@ from speed.outputs import REQUEST, Replay, begun, output
 from speed.their_parsers import has_parsers, parse_pieces
 from speed.timing import Drain, Feed, Write
 
-__all__ = ["drain_deltas", "drain_harmony", "drain_parsed", "has_parsers", "open_harmony", "parse_pieces"]
+sys.path.append(str(Path(__file__).parents[2] / "examples"))
+
+from vllm_events import EventServing
+
+__all__ = ["EventServing", "drain_deltas", "drain_harmony", "drain_parsed", "has_parsers", "open_harmony", "parse_pieces"]
 
 T = TypeVar("T")
 Context = HarmonyContext | SimpleContext
@@ -30,10 +37,20 @@ Context = HarmonyContext | SimpleContext
 _REQUEST: Final = ResponsesRequest.model_validate(REQUEST)
 
 
-def _serving(*, harmony: bool) -> OpenAIServingResponses:
-    serving = object.__new__(OpenAIServingResponses)
+def _serving(kind: type[OpenAIServingResponses], context: Context) -> OpenAIServingResponses:
+    serving = object.__new__(kind)
     vars(serving).update(
-        use_harmony=harmony, tool_server=None, enable_per_request_metrics=False, enable_log_outputs=False, request_logger=None
+        use_harmony=isinstance(context, HarmonyContext),
+        tool_server=None,
+        enable_per_request_metrics=False,
+        enable_log_outputs=False,
+        request_logger=None,
+        # What follows is for the example: no parser of a family, a store, and the parser of the context for each turn.
+        family=None,
+        response_store={},
+        response_store_lock=Lock(),
+        _effective_chat_template_kwargs=lambda _request: {},
+        _make_response_parser=lambda *_: context.response_parser,
     )
     return serving
 
@@ -47,9 +64,11 @@ def at_once(waiting: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("it waits for something")
 
 
-def frames(context: Context, engine: AsyncIterator[Context]) -> AsyncGenerator[str, None]:
-    """Return the frames of a response, as its route does."""
-    serving = _serving(harmony=isinstance(context, HarmonyContext))
+def frames(
+    context: Context, engine: AsyncIterator[Context], kind: type[OpenAIServingResponses] = OpenAIServingResponses
+) -> AsyncGenerator[str, None]:
+    """Return the frames of a response, as vLLM's route does with this serving class."""
+    serving = _serving(kind, context)
     events = serving.responses_stream_generator(_REQUEST, SamplingParams(), engine, context, "m", None, None)
     return _convert_stream_to_sse_events(events)
 
@@ -72,10 +91,10 @@ async def _written(stream: AsyncGenerator[str, None], write: Write) -> None:
         write(frame.encode())
 
 
-def drain_harmony(steps: Iterable[Any], write: Write) -> None:
+def drain_harmony(steps: Iterable[Any], write: Write, kind: type[OpenAIServingResponses] = OpenAIServingResponses) -> None:
     """Create a response from the outputs of an engine whose model writes harmony."""
     context = harmony_context()
-    at_once(_written(frames(context, engine(context, steps)), write))
+    at_once(_written(frames(context, engine(context, steps), kind), write))
 
 
 def open_harmony() -> Feed:
@@ -92,12 +111,12 @@ def open_harmony() -> Feed:
     return feed
 
 
-def drain_parsed(messages: Sequence[object]) -> Drain:
+def drain_parsed(messages: Sequence[object], kind: type[OpenAIServingResponses] = OpenAIServingResponses) -> Drain:
     """Create a response from outputs for which a parser of vLLM returns prepared messages."""
 
     def drain(steps: Iterable[Any], write: Write) -> None:
         context = SimpleContext(response_parser=Replay(iter(messages)))
-        at_once(_written(frames(context, engine(context, steps)), write))
+        at_once(_written(frames(context, engine(context, steps), kind), write))
 
     return drain
 

@@ -111,8 +111,8 @@ The turns of [the summary](../conformance.md), with the errors and deviations of
 error, if there is one. *Other content*: the stream says something else than the model wrote.
 
 Ten streams, one for each kind of finding, are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
-below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns again,
-writes this page, and leaves every stream of both servers in `benchmarks/out/streams`.
+below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns
+again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`.
 
 ## Responses
 """

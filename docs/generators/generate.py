@@ -433,6 +433,10 @@ def _figures() -> Iterator[str]:
     yield "|---|---:|---:|"
     for name, row in (
         ("turns without an error", "turns without an error"),
+        (
+            "of these, turns whose stream says something else than the model wrote",
+            "of these, turns whose stream says something else than the model wrote",
+        ),
         ("turns whose stream alone has no error", "streams without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
         ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),

@@ -157,7 +157,7 @@ def test_the_page_links_every_stream_of_vllm() -> None:
     assert sorted(name for *_, name in ROWS) == [path.name for path in VLLM]
 
 
-@each("path", VLLM, ids=lambda path: path.stem)
+@for_each("path", VLLM, ids=lambda path: path.stem)
 def test_a_stream_of_vllm_has_the_findings_of_the_page(path) -> None:
     ((errors, deviations, first),) = [row[:3] for row in ROWS if row[3] == path.name]
     found = {"error": Counter(), "deviation": Counter()}

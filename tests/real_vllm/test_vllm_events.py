@@ -6,7 +6,7 @@ from functools import partial
 
 import httpx
 import pytest
-from playing import TIMEOUT, at_once, body, is_aborted, judged, stream, summary, until, without_chance
+from playing import TIMEOUT, at_once, body, events, is_aborted, judged, stream, summary, until, without_chance
 from servers import FAMILIES, HAS_EXAMPLE, HERE
 from turns import FUNCTION, GRAMMATICAL, HARMONY, PARSED, PYTHON, THINK, WEATHER, Turn, family_turns
 
@@ -204,3 +204,15 @@ def test_a_response_that_the_engine_aborts_is_cancelled(server):
     request = {**ENDLESS, "vllm_xargs": {**ENDLESS["vllm_xargs"], "fault": "abort"}}
     response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]
     assert (summary(response), response["status"]) == CANCELLED
+
+
+@HARMONY_SERVER
+def test_the_page_shows_the_events_of_a_call_that_is_cut(server):
+    (block,) = re.findall(
+        r"```text\nvLLM +with the example\n(.*?)```", (DOCS / "library" / "engine.md").read_text("utf-8"), re.DOTALL
+    )
+    columns = zip(*((line[:24].rstrip(), line[24:]) for line in block.splitlines()), strict=True)
+    (turn,) = (turn for turn in HARMONY if turn.name == "cut in arguments")
+    streams = events((HERE.parent / "corpus" / "vllm" / "cut-in-arguments.sse").read_bytes()), play(server, GPT_OSS, turn)
+    shown = [[name for name in column if name] for column in columns]
+    assert shown == [[event["type"].removeprefix("response.") for event in bodies] for bodies in streams]
