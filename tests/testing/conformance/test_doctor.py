@@ -90,6 +90,13 @@ def test_doctor_does_not_judge_the_template_of_an_upstream_that_fails() -> None:
     assert lines[2] == "answers    no   500 CUDA out of memory"
 
 
+def test_doctor_says_that_an_upstream_refuses_the_key() -> None:
+    refused = failure(401, {"error": {"message": "Invalid key"}})
+    with serve_upstream(ScriptedUpstream([refused])) as url:
+        status, lines = run("--upstream", url, "--model", "m")
+    assert (status, lines[2:]) == (1, ["answers    no   401 Invalid key"])
+
+
 def test_doctor_requires_an_upstream() -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert (result.exit_code, result.stderr) == (2, "interlock: name a server: --upstream URL, or --config FILE\n")

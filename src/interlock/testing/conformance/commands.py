@@ -216,9 +216,13 @@ def examine(url: str, key: str, model: str | None, upstreams: Sequence[Upstream]
     window = windows.get(chosen)
     yield "window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens"
     cases = list[CaseResult]()
-    for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
-        yield case.name, MARKS[case.result], case.note
-        cases.append(case)
+    try:
+        for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
+            yield case.name, MARKS[case.result], case.note
+            cases.append(case)
+    except NoAccessError as error:
+        yield "answers", "no", str(error)
+        return
     if cases[0].result != "passes":
         return
     # Responses upstreams receive system messages as they are, and gpt-oss's prompts have a place for them.
