@@ -214,11 +214,11 @@ def _in_store(url: str, work: Callable[[ResponseStore], Awaitable[R]]) -> R:
     from interlock.serving.store.values import StoreError
 
     async def run() -> R:
-        store = open_store(url, create=False)
+        opened = open_store(url, create=False)
         try:
-            return await work(store)
+            return await work(opened)
         finally:
-            await store.close()
+            await opened.close()
 
     try:
         return asyncio.run(run())

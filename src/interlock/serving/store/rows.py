@@ -714,8 +714,8 @@ class Conversations:
 
     def expire(self, limit: int) -> int:
         """Remove up to `limit` expired conversations, and return how many."""
-        lock = self.tx.connection.lock
-        where = f"written <= ? AND (owner = '' OR NOT {VALID}) ORDER BY written LIMIT ?{lock}{lock and ' SKIP LOCKED'}"
+        suffix = self.tx.connection.lock
+        where = f"written <= ? AND (owner = '' OR NOT {VALID}) ORDER BY written LIMIT ?{suffix}{suffix and ' SKIP LOCKED'}"
         values = self.tx.expiry(self.tx.conversations), *self.tx.lease, limit
         rows = self.tx.connection.rows(f"SELECT seq FROM conversation WHERE {where}", values)  # noqa: S608 - constants
         for (seq,) in rows:
