@@ -403,7 +403,8 @@ def _convert(name: str, value: object, place: str) -> object:
         path, message = _explain(error)
         if isinstance(value, str) and not options()[name].is_secret:
             message = message.replace("got `str`", f"got {value!r}")
-        if allowed := choices(name):
+        is_table = name == "upstreams" and "unknown field" in message and re.fullmatch(r"\[\d+\]", path)
+        if allowed := UpstreamSettings.__struct_fields__ if is_table else choices(name):
             message = f"{message}; choose one of {', '.join(allowed)}"
         raise SettingsError(f"{place}{path}", message) from None
 

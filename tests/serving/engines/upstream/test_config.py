@@ -86,6 +86,10 @@ def test_a_file_has_several_upstreams(tmp_path, monkeypatch):
         ("x =", "not TOML: "),
         ("upstreams = []", "Object contains unknown field `upstreams`"),
         ("[[upstream]]\nurl = 7", "upstream[0].url: Expected `str`, got `int`"),
+        (
+            '[[upstream]]\nurl = "http://a"\nfirst_timout = 6',
+            "upstream[0]: Object contains unknown field `first_timout`; choose one of url, api, models, aliases, family, key,",
+        ),
         ("[[upstream]]\nmodels = []", "upstream[0]: Object missing required field `url`"),
         (
             '[[upstream]]\nurl = "http://a"\napi = "grpc"',
