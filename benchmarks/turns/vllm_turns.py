@@ -108,11 +108,13 @@ TURNS: Final = """\
 # Conformance, turn by turn
 
 The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule. The first finding is an
-error, if there is one. *Other content*: the stream says something else than the model wrote.
+error, if there is one. "function_call has no field 'output_index'" means that vLLM sends a field that the API's type does
+not have. *Other content*: the stream says something else than the model wrote.
 
 Ten streams, one for each kind of finding, are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
 below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns
-again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`.
+again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`. R19 compares a stream with the answer
+in one piece, so `interlock check` cannot find it in a file.
 
 ## Responses
 """
