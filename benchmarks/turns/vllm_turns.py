@@ -113,8 +113,8 @@ not have. *Other content*: the stream says something else than the model wrote.
 
 Ten streams, one for each kind of finding, are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
 below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns
-again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`. R19 compares a stream with the answer
-in one piece, so `interlock check` cannot find it in a file.
+again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`. R19 compares a stream with the
+answer in one piece, so `interlock check` cannot find it in a file.
 
 ## Responses
 """
