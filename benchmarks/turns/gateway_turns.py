@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from attrs import asdict, evolve, frozen
 from vllm_turns import PLAN, ROOT, Played, Server, Setup, play
@@ -33,11 +32,17 @@ INTRODUCTION: Final = """\
 # Conformance through a gateway
 
 The turns of [the conformance](../conformance.md), played on {build} without the plugin, through
-a [gateway](../../guides/gateway.md) in front of it. `benchmarks/turns/gateway_turns.py chat` plays them again through one API of
-the upstream, and writes this page. A turn that vLLM refuses, or in which it fails, is a failed response and no finding.
+a [gateway](../../guides/gateway.md) in front of it, once for each `--upstream-api`. `benchmarks/turns/gateway_turns.py chat`
+plays them again through one of these, and writes this page.
 
-What vLLM's own parser of `deepseek_v32` makes of a quoted marker depends on how the tokens arrive. On a busy machine, the stream
-of that turn once differed from the whole response through `chat` and `responses` (R19); when repeated, it did not.
+A gateway repairs the order and the fields of a stream. It cannot restore what vLLM's parsers lose; only through `vllm` does it
+read the tokens itself. A turn *fails* if vLLM refuses the request or its answer ends with an error: the response then has the
+status `failed`, and its stream is still legal. A turn *differs* if it does not fail, but its text, its reasoning or its calls are
+not those that the model wrote. The errors and deviations are those of [`interlock check`](../../guides/check.md) on all streams,
+also of failed turns; a stream without a terminal event or `[DONE]` is an error here.
+
+What vLLM's parsers make of a turn may depend on how its tokens arrive, so on a busy machine a stream can differ from the whole
+response (R19).
 """
 
 
@@ -76,18 +81,19 @@ def measure(api: str) -> dict[str, Played]:
     return played
 
 
-def page(results: Mapping[str, Mapping[str, Mapping[str, object]]]) -> Iterator[str]:
+def page(played: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
     """Yield the lines of docs/evidence/conformance/gateway.md."""
     yield INTRODUCTION.format(build=f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})")
-    yield "| API | group | turns | errors | deviations | streams without a terminal event or `[DONE]` |"
-    yield "|---|---|---:|---:|---:|---:|"
-    for api, turns in results.items():
-        for group in dict.fromkeys(turn["group"] for turn in turns.values()):
-            of_group = [turn for turn in turns.values() if turn["group"] == group]
-            errors = sum(sum(Counter(turn["errors"]).values()) for turn in of_group)
-            deviations = sum(sum(Counter(turn["deviations"]).values()) for turn in of_group)
-            open_ends = sum(not (turn["ended"] and turn["marked"]) for turn in of_group)
-            yield f"| `{api}` | {group} | {len(of_group)} | {errors} | {deviations} | {open_ends} |"
+    yield "| `--upstream-api` | turns | as written | differ | fail | errors | deviations |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for api, results in played.items():
+        turns = [Played(**turn) for turn in results.values()]
+        failed = sum(turn.refused or turn.failed for turn in turns)
+        different = sum(bool(turn.other_content) and not (turn.refused or turn.failed) for turn in turns)
+        open_ends = sum(not (turn.refused or (turn.ended and turn.marked)) for turn in turns)
+        errors = sum(sum(turn.errors.values()) for turn in turns) + open_ends
+        deviations = sum(sum(turn.deviations.values()) for turn in turns)
+        yield f"| `{api}` | {len(turns)} | {len(turns) - failed - different} | {different} | {failed} | {errors} | {deviations} |"
 
 
 def main() -> None:

@@ -148,6 +148,7 @@ class Played:
         other_content: How the stream differs from what the model wrote; empty if it does not.
         refused: Whether the request was refused.
         first: The first error, or without one the first deviation, as a sentence; empty without findings.
+        failed: Whether the stream ended with an error.
     """
 
     group: str
@@ -158,6 +159,7 @@ class Played:
     other_content: str = ""
     refused: bool = False
     first: str = ""
+    failed: bool = False
 
     @property
     def findings(self) -> Counter[str]:
@@ -200,7 +202,9 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses", fol
         sentences.insert(errors.total(), f"{WHOLE[api]}: {difference}")
         errors[WHOLE[api]] += 1
     other_content = apis.difference(output, turn.output)
-    return Played(group, errors, deviations, judged.has_done_marker, ended, other_content, first=next(iter(sentences), ""))
+    failed = reason in ("error", "failed")
+    first = next(iter(sentences), "")
+    return Played(group, errors, deviations, judged.has_done_marker, ended, other_content, first=first, failed=failed)
 
 
 def sentence(finding: Finding) -> str:
