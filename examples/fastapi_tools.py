@@ -10,6 +10,7 @@ a stand-in that asks for the time and repeats what it reads. docs/library/embedd
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
@@ -52,10 +53,12 @@ def generate(request: Mapping[str, Any], results: list[str]) -> str:
     return f"It is {results[-1]}." if results else "I have no clock."
 
 
-async def run_tool(fields: Mapping[str, Any]) -> str:
-    """Run a call; whatever this raises becomes the error of the call, and the response goes on."""
-    if fields["name"] != "now":
-        raise LookupError(f"the clock has no tool {fields['name']}")
+async def run_tool(name: str, arguments: str) -> str:
+    """Run a call; a `LookupError` or a `ValueError` becomes the error of the call, and the response goes on."""
+    if name != "now":
+        raise LookupError(f"the clock has no tool {name}")
+    if (zone := json.loads(arguments).get("zone")) != "UTC":
+        raise LookupError(f"the clock has no zone {zone}")
     return f"{datetime.now(UTC):%H:%M} UTC"
 
 
@@ -74,9 +77,9 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
             for call in calls:
                 yield b"".join(driver.feed([Run(call.id)]))
                 try:
-                    results.append(await run_tool(call.fields))
+                    results.append(await run_tool(call.fields["name"], call.text))
                     outcome = Succeed(call.id, result_fields(call.kind, results[-1]))
-                except LookupError as error:
+                except (LookupError, ValueError) as error:
                     results.append(f"an error: {error}")
                     outcome = Fail(call.id, str(error))
                 yield b"".join(driver.feed([outcome]))

@@ -227,6 +227,11 @@ def test_hosted_calls_are_followed_by_their_results_in_messages():
     ]
 
 
+def test_the_usage_of_a_message_counts_completed_searches():
+    uses = [whole(*SCRIPTS[name])["usage"]["server_tool_use"] for name in ("search", "search that fails", "code")]
+    assert uses == [{"web_search_requests": 1, "web_fetch_requests": 0}, None, None]
+
+
 def test_a_failed_hosted_call_has_a_result_with_the_error():
     assert whole(*SCRIPTS["mcp that fails"])["content"][1]["is_error"] is True
     assert whole(*SCRIPTS["code that fails"])["content"][1]["content"]["return_code"] == 1

@@ -167,7 +167,8 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
             case _E.MESSAGE_STOP, Response() as response:
                 reason = _stop_reason(response, stopped=self.stop_sequence is not None)
                 delta = api.StopDelta(reason, self.stop_sequence if reason == "stop_sequence" else None)
-                return [api.MessageDelta(delta=delta, usage=self._usage(response.usage)), api.MessageStop()]
+                usage = replace(self._usage(response.usage), server_tool_use=_server_tool_use(response))
+                return [api.MessageDelta(delta=delta, usage=usage), api.MessageStop()]
             case _E.ERROR, Response() as response:
                 message, code = (response.error.message, response.error.code) if response.error else ("The response failed.", "")
                 return [replace(error_message(STATUSES.get(code, 500), message), request_id=self._request_id)]
@@ -271,6 +272,12 @@ def _is_block(call: items.ClientCall) -> bool:
 def _can_run(call: items.ClientCall) -> bool:
     """Return whether the arguments of a complete call are an object."""
     return not isinstance(call, items.FunctionCall) or is_object(parse(call.arguments))
+
+
+def _server_tool_use(response: Response) -> api.ServerToolUsage | None:
+    """Return how many searches of the web have completed; None for none."""
+    searches = sum(isinstance(item, items.WebSearchCall) and item.status == "completed" for item in response.output)
+    return api.ServerToolUsage(web_search_requests=searches) if searches else None
 
 
 def _usage(usage: ResponseUsage) -> api.MessagesUsage:

@@ -22,6 +22,13 @@ class OutputDetails(Struct, kw_only=True):
     thinking_tokens: int = 0
 
 
+class ServerToolUsage(Struct, kw_only=True):
+    """How often the server has searched the web, and fetched pages without a search."""
+
+    web_search_requests: int = 0
+    web_fetch_requests: int = 0
+
+
 class MessagesUsage(Struct, kw_only=True):
     """The tokens of a message; `input_tokens` excludes cached tokens."""
 
@@ -31,7 +38,7 @@ class MessagesUsage(Struct, kw_only=True):
     output_tokens: int = 0
     output_tokens_details: OutputDetails = field(default_factory=OutputDetails)
     cache_creation: None = None
-    server_tool_use: None = None
+    server_tool_use: ServerToolUsage | None = None
     service_tier: None = None
     inference_geo: None = None
 

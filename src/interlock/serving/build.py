@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 from inspect import iscoroutinefunction, isgeneratorfunction, unwrap
-from typing import Final, get_args
+from typing import Final
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from interlock.events.json import is_array
 from interlock.fsm.table import DeclarationError
-from interlock.parsers import Format, Tagged
+from interlock.parsers import parser_for
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine
 from interlock.serving.http.app import Api, Application, KeyGate
@@ -30,10 +30,6 @@ from interlock.serving.tools.hosting import LocalTool, ToolRunner, ToolServers
 
 EXPOSED_HEADERS: Final = ("x-request-id", "request-id", "retry-after")
 """The headers of answers that pages of other origins may read."""
-
-
-FORMATS: Final[tuple[str, ...]] = get_args(get_args(Format)[0])
-"""The names of formats."""
 
 
 def build(
@@ -105,10 +101,11 @@ def _require_declared(engine: Engine) -> None:
     models: object = engine.models
     if not is_array(models) or not all(isinstance(name, str) and name for name in models):  # a text would be one of letters
         raise DeclarationError(f"the models of {kind.__name__} are a list of names, not {models!r:.100}")
-    if not isinstance(engine.format, Tagged) and engine.format not in FORMATS:
-        raise DeclarationError(
-            f"the format of {kind.__name__} is one of {', '.join(FORMATS)} or a Tagged, not {engine.format!r:.100}"
-        )
+    if engine.format != "harmony":  # which loads its vocabulary
+        try:
+            parser_for(engine.format, {})
+        except ValueError as error:
+            raise DeclarationError(f"the format of {kind.__name__}: {error}") from None
     for name in ("admit", "begin", "close", "count", "names", "has_tools", "require_ready"):
         if not iscoroutinefunction(unwrap(getattr(kind, name))):  # a decorator may have wrapped it
             raise DeclarationError(f"'{name}' of {kind.__name__} is declared with 'async def'")
