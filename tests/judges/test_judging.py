@@ -99,7 +99,7 @@ def test_a_line_beyond_the_size_limit_is_dropped() -> None:
 
 @pytest.mark.parametrize("text", [rb'"\ud800"', b"1e999", b"9" * 100, b"[" * 900 + b"]" * 900])
 def test_lone_surrogates_and_huge_numbers_are_read(text) -> None:
-    assert not messages(FRAMES.replace(b'"metadata"', b'"metadata"').replace(b'"model": "m"', b'"model": "m", "x": ' + text))
+    assert not messages(FRAMES.replace(b'"model": "m"', b'"model": "m", "x": ' + text))
 
 
 @pytest.mark.parametrize(

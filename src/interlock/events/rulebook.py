@@ -84,7 +84,8 @@ R6 | index | order
 
 R7 | bracket | order
 | An item has exactly one `response.output_item.added` and one `response.output_item.done` event, with the same id, `call_id`,
-  `name` and index. All its other events come between these two.
+  `name` and index. All its other events come between these two. Each id and each `call_id` belongs to one item (an output has
+  that of its call), an id begins with the prefix of its kind, such as `msg_`, and the response keeps its own.
 | A client attributes events with another id to the wrong item, or raises.
 
 R8 | parts | order

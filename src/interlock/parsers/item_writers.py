@@ -247,7 +247,8 @@ class InputDecoder:
                 if token.startswith(rest):
                     self._pending = rest
                     return ""
-                if self._next > 1 or (self._next == 1 and rest.startswith('"')):
+                begins_member = self._next > 1 or (self._next == 1 and rest.startswith('"'))
+                if begins_member:
                     self._phase = "object"
                     return ""
                 text, self._read = "".join(self._read), []

@@ -94,7 +94,7 @@ ADVICE: Final[Mapping[str, str]] = {
     r"/v1/(fine_tuning|evals|graders|organization)(/.*)?": "this is a service of OpenAI for its own models",
     r"/api/(chat|generate|tags|show|version|embed|embeddings)": "this is Ollama's API: use /v1/chat/completions and /v1/models",
     r"/openai/deployments/.*": "this is the API of Azure: use the OpenAI client with the base URL …/v1",
-    r"/v1beta/.*": "this is Gemini's API: use the client of another API",
+    r"/v1beta/.*": "this is Gemini's API: use a client of OpenAI's or Anthropic's API",
     r"/interlock(/.*)?": "start the server with --view for the viewer of streams",
     r"/(?!v1/).+/(responses|messages|chat/completions)": "end the base URL of the client with /v1",
 }

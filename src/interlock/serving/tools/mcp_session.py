@@ -167,7 +167,7 @@ class Session:
                 return task.result()
         except MCPError as error:
             is_lost = error.code == CONNECTION_CLOSED and (self._faults or error.message == CLOSED)
-            raise ToolError(self._is_lost() if is_lost else _truncate(error.message)) from error
+            raise ToolError(self._loss_message() if is_lost else _truncate(error.message)) from error
         except BaseException as error:
             if not is_fault(error):
                 raise
@@ -177,9 +177,9 @@ class Session:
                 task.cancel()
                 await asyncio.wait({task}, timeout=CLOSING_SECONDS)
                 task.add_done_callback(_forget)
-        raise ToolError(self._is_lost() if session.done() else f"The server did not answer within {seconds:g} seconds.")
+        raise ToolError(self._loss_message() if session.done() else f"The server did not answer within {seconds:g} seconds.")
 
-    def _is_lost(self) -> str:
+    def _loss_message(self) -> str:
         return self._faults[-1] if self._faults else "The connection was lost."
 
 
