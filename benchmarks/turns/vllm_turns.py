@@ -5,7 +5,8 @@
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
 in one piece is another one. The results stay in benchmarks/out/conformance.json, and the streams in benchmarks/out/streams; its
-arguments name the groups to play again, once all have been played. The streams of vLLM that `SAMPLES` names go to the corpus.
+arguments name the groups to play again, once all have been played, and `pages` plays none. The streams of vLLM that `SAMPLES`
+names go to the corpus.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ROOT: Final = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm")]
 
 import apis  # noqa: E402 - it is found by the line above
+from faults import count_faults  # noqa: E402 - likewise
 from playing import TIMEOUT, events, without_chance  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
@@ -68,6 +70,7 @@ PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
     ("text with markers", PARSED_SETUP, PARSED),
     *((f"`{name}`", family(name), family_turns(name, reasoning)) for name, reasoning in FAMILIES.items()),
 )
+ORDINARY: Final = frozenset(turn.name for _, _, turns in PLAN for turn in turns if turn.is_ordinary)
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
 WHOLE: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
 """The rule for the answer in one piece."""
@@ -85,8 +88,9 @@ tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm
 them again and writes this page. vLLM groups tokens by the speed of its engine, so some of its counts differ by one or two from
 run to run.
 
-About half of the turns are ordinary output of a model. The others are truncated, malformed or blank, quote a marker, or call what
-nobody declared; how often real models write such output was not measured.
+{ordinary} of the turns are *ordinary*: a working model writes such output, and writes it to its end. The others are truncated,
+malformed or blank, quote a marker, have text after a call, or call what nobody declared; how often real models write such output
+was not measured.
 
 ## Responses
 
@@ -94,6 +98,19 @@ nobody declared; how often real models write such output was not measured.
 **deviation** breaks a rule, but every tested client accepts it, or a well-known service sends it; most of vLLM's are about fields
 ([R14](rules.md#r14)), such as a null that the API omits. R19 counts turns whose response differs when it is not streamed, in more
 than fields that one of the two leaves out or the spaces in the JSON of arguments; the other rules are about the stream.
+
+A stream **says something else** than the model wrote if its text, its reasoning, or its calls with their arguments are not those
+of the turn. Of malformed output, Interlock's authors decided what the model wrote, by the rules of
+[recovery.md](conformance/recovery.md).
+"""
+
+BY_FAULT: Final = """\
+### By fault
+
+The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
+rows. *Raises* counts the turns in which the stream helper of the `openai` package ({openai}, Python) raises because of the fault.
+[clients.md](conformance/clients.md) names no client that breaks on one of these, because it is about other faults.
+`benchmarks/turns/faults.py` counts them in the recorded streams.
 """
 
 GROUPS: Final = """\
@@ -111,6 +128,8 @@ The turns of [the summary](../conformance.md), with the errors and deviations of
 error, if there is one. "function_call has no field 'output_index'" means that vLLM sends a field that the API's type does
 not have. *Other content*: the stream says something else than the model wrote.
 
+An *ordinary* turn is one that a working model writes, to its end.
+
 Ten streams, one for each kind of finding, are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
 below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns
 again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`. R19 compares a stream with the
@@ -123,9 +142,7 @@ OTHERS: Final = """\
 ## Messages and Chat Completions
 
 The {turns} turns through `POST /v1/messages` and `POST /v1/chat/completions`.
-vLLM refuses requests with hosted tools there, and Interlock runs them. A stream **says** what the model wrote if its text, its
-reasoning, and its calls with their arguments are those of the turn; [recovery.md](conformance/recovery.md) has the rules for
-malformed output.
+vLLM refuses requests with hosted tools there, and Interlock runs them.
 """
 
 OTHER_RULES: Final = """\
@@ -274,7 +291,8 @@ Sides: TypeAlias = Mapping[str, Mapping[ApiName, Mapping[str, Played]]]
 def page(build: str, sides: Sides) -> Iterator[str]:
     """Yield the lines of docs/evidence/conformance.md."""
     vllm, interlock = sides["vllm"]["responses"], sides["interlock"]["responses"]
-    yield INTRODUCTION.format(turns=len(vllm), build=build)
+    ordinary = ORDINARY & vllm.keys()
+    yield INTRODUCTION.format(turns=len(vllm), ordinary=len(ordinary), build=build)
     yield "| | vLLM | Interlock |"
     yield "|---|---:|---:|"
     for label, count in (
@@ -282,6 +300,10 @@ def page(build: str, sides: Sides) -> Iterator[str]:
         (
             "of these, turns whose stream says something else than the model wrote",
             lambda side: sum(bool(turn.other_content) and not turn.errors for turn in side.values()),
+        ),
+        (
+            f"ordinary turns, of {len(ordinary)}, without an error",
+            lambda side: sum(not side[name].errors for name in ordinary),
         ),
         ("streams without an error", lambda side: sum(not turn.errors.keys() - {"R19"} for turn in side.values())),
         ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
@@ -306,6 +328,15 @@ def page(build: str, sides: Sides) -> Iterator[str]:
         findings = sum(turn.findings[rule] for turn in interlock.values())
         yield f"| [{rule}](rules.md#{rule.lower()}) {RULES[rule].name} | {errors} | {deviations} | {findings} |"
     yield ""
+    yield BY_FAULT.format(openai=version("openai"))
+    yield "| fault | rules | turns | errors | raises |"
+    yield "|---|---|---:|---:|---:|"
+    folder = STREAMS / "vllm" / "responses"
+    streams = (((folder / file_name(name)).read_bytes(), _whole(turn)) for name, turn in vllm.items())
+    for fault, counts in count_faults(streams).items():
+        links = ", ".join(f"[{rule}](rules.md#{rule.lower()})" for rule in sorted(counts.errors, key=_number))
+        yield f"| {fault.says} | {links} | {counts.turns} | {counts.errors.total()} | {counts.raises} |"
+    yield ""
     yield GROUPS
     yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|---:|---:|"
@@ -320,6 +351,15 @@ def page(build: str, sides: Sides) -> Iterator[str]:
     yield from _others(sides)
     yield ""
     yield "[All turns](conformance/turns.md), one by one."
+
+
+def _whole(turn: Played) -> str:
+    """Return the sentence of R19 about a turn; empty if its whole answer agrees with its stream."""
+    if "R19" not in turn.errors:
+        return ""
+    if turn.first.startswith("R19: "):
+        return turn.first
+    return "R19: another outcome" if turn.ended else "R19: no outcome"
 
 
 def _others(sides: Sides) -> Iterator[str]:
@@ -349,13 +389,14 @@ def _others(sides: Sides) -> Iterator[str]:
 def turns_page(sides: Sides) -> Iterator[str]:
     """Yield the lines of docs/evidence/conformance/turns.md."""
     yield TURNS
-    yield "| turn | vLLM's errors | vLLM's deviations | vLLM's first finding | Interlock's findings |"
-    yield "|---|---|---|---|---|"
+    yield "| turn | ordinary | vLLM's errors | vLLM's deviations | vLLM's first finding | Interlock's findings |"
+    yield "|---|---|---|---|---|---|"
     for name, turn in sides["vllm"]["responses"].items():
         others = _listed(sides["interlock"]["responses"][name].findings)
         link = f"[the stream](../../../tests/corpus/vllm/{file_name(name)})" if name in SAMPLES else ""
         first = _cell(turn.first, f"Other content: {turn.other_content}" if turn.other_content else "", link)
-        yield f"| {name} | {_described(turn)} | {_listed(turn.deviations)} | {first} | {others} |"
+        kind = "yes" if name in ORDINARY else "no"
+        yield f"| {name} | {kind} | {_described(turn)} | {_listed(turn.deviations)} | {first} | {others} |"
     yield ""
     yield "## Messages and Chat Completions"
     yield ""

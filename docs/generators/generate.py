@@ -429,6 +429,7 @@ def _figures() -> Iterator[str]:
     pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md")
     conformance, performance, figures = ((DOCS / page).read_text("utf-8") for page in pages)
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
+    (ordinary,) = re.findall(r"^(\d+) of the turns are \*ordinary\*", conformance, flags=re.MULTILINE)
     yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"
     yield "|---|---:|---:|"
     for name, row in (
@@ -437,6 +438,7 @@ def _figures() -> Iterator[str]:
             "of these, turns whose stream says something else than the model wrote",
             "of these, turns whose stream says something else than the model wrote",
         ),
+        (f"of the {ordinary} ordinary turns, those without an error", f"ordinary turns, of {ordinary}, without an error"),
         ("turns whose stream alone has no error", "streams without an error"),
         ("turns that never reach a terminal event", "turns whose stream has no terminal event"),
         ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),

@@ -48,6 +48,7 @@ class Turn:
         body: Further fields of the request.
         since: The first release of vLLM that gives this response.
         output: The expected content; None if it depends on the tokens of a model.
+        is_odd: Whether the output is malformed or blank, quotes a marker, calls what nobody declared, or has text after a call.
     """
 
     name: str
@@ -57,6 +58,12 @@ class Turn:
     body: Mapping[str, object] = field(factory=dict[str, object])
     since: tuple[int, int] = (0, 30)
     output: Output | None = Output()  # noqa: RUF009 - it is frozen
+    is_odd: bool = False
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether a model that works writes this output, and writes it to its end."""
+        return self.status == "completed" and not self.is_odd
 
 
 FINISHED: Final = Output("It is done.")
@@ -95,12 +102,12 @@ HARMONY: Final[Sequence[Turn]] = (
         [MESSAGE, MESSAGE],
         output=Output("Let me see.It is done."),
     ),
-    Turn("an empty answer", [f"{ANSWER}<|return|>"], []),
-    Turn("nothing at all", ["<|return|>"], []),
-    Turn("a blank answer", [f"{ANSWER}\n \n<|return|>"], []),
-    Turn("empty reasoning", [f"{THINK}<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED),
-    Turn("blank reasoning", [f"{THINK} \n<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED),
-    Turn("an empty preamble", [f"{COMMENT}<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED),
+    Turn("an empty answer", [f"{ANSWER}<|return|>"], [], is_odd=True),
+    Turn("nothing at all", ["<|return|>"], [], is_odd=True),
+    Turn("a blank answer", [f"{ANSWER}\n \n<|return|>"], [], is_odd=True),
+    Turn("empty reasoning", [f"{THINK}<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED, is_odd=True),
+    Turn("blank reasoning", [f"{THINK} \n<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED, is_odd=True),
+    Turn("an empty preamble", [f"{COMMENT}<|end|>{NEXT}{DONE}"], [MESSAGE], output=FINISHED, is_odd=True),
     Turn("an answer that begins blank", [f"{ANSWER}\n\nHello.<|return|>"], [MESSAGE], output=Output("\n\nHello.")),
     Turn("many scripts", [f"{ANSWER}Grüße, 世界! 👩‍👩‍👧 עִבְרִית<|return|>"], [MESSAGE], output=Output("Grüße, 世界! 👩‍👩‍👧 עִבְרִית")),
     Turn("a function call", [f'{WEATHER}{{"city": "Rome"}}<|call|>'], [CALL], body=_tools(FUNCTION), output=Output(calls=[ROME])),
@@ -117,6 +124,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[("get_weather", "")]),
+        is_odd=True,
     ),
     Turn(
         "a call with empty arguments",
@@ -131,6 +139,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[("get_weather", '{"city": Ro')]),
+        is_odd=True,
     ),
     Turn(
         "two function calls",
@@ -152,6 +161,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[ROME]),
+        is_odd=True,
     ),
     Turn(
         "a call in the analysis channel",
@@ -159,6 +169,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[ROME]),
+        is_odd=True,
     ),
     Turn(
         "a constraint glued to the recipient",
@@ -166,6 +177,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[ROME]),
+        is_odd=True,
     ),
     Turn(
         "a function that nobody declared",
@@ -173,6 +185,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[("unheard", "{}")]),
+        is_odd=True,
     ),
     Turn(
         "a call that ends as a message does",
@@ -180,6 +193,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [CALL],
         body=_tools(FUNCTION),
         output=Output(calls=[ROME]),
+        is_odd=True,
     ),
     Turn(
         "a tool of an MCP server that nobody declared",
@@ -187,6 +201,7 @@ HARMONY: Final[Sequence[Turn]] = (
         [f"{MCP} failed", MESSAGE],
         body=_tools(FUNCTION),
         output=FINISHED,
+        is_odd=True,
     ),
     Turn(
         "cut in reasoning",
@@ -224,41 +239,80 @@ HARMONY: Final[Sequence[Turn]] = (
     Turn("cut before any text", [f"{ANSWER}Hello."], [], CUT, _cut(3)),
     Turn("cut in python code", [f"{RUN}print(1 + 2 + 3 + 4 + 5)"], [f"{CODE} {CUT}"], CUT, _cut(9, PYTHON)),
     Turn("cut inside a character", [f"{ANSWER}a👩‍👩‍👧👩‍👩‍👧👩‍👩‍👧"], [f"{MESSAGE} {CUT}"], CUT, _cut(6), output=Output("a👩")),
-    Turn("no header", ["Hello there.<|return|>"], [MESSAGE], output=Output("Hello there.")),
+    Turn("no header", ["Hello there.<|return|>"], [MESSAGE], output=Output("Hello there."), is_odd=True),
     Turn(
         "text where a header should be",
         [f"{THINK}Hm.<|end|>Hello there.<|return|>"],
         [REASONING, MESSAGE],
         output=Output("Hello there.", "Hm."),
-    ),
-    Turn("no start between messages", [f"{THINK}Hm.<|end|>{DONE}"], [REASONING, MESSAGE], output=Output("It is done.", "Hm.")),
-    Turn("no message token", ["<|channel|>final Hello there.<|return|>"], [MESSAGE], output=Output("Hello there.")),
-    Turn("an unknown channel", ["<|channel|>thoughts<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
-    Turn("no channel", ["<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
-    Turn("an empty channel", ["<|channel|><|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")),
-    Turn(
-        "a channel twice", ["<|channel|>analysis<|channel|>final<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello.")
+        is_odd=True,
     ),
     Turn(
-        "a channel inside content", [f"{THINK}Hm.{ANSWER}Hello.<|return|>"], [REASONING, MESSAGE], output=Output("Hello.", "Hm.")
+        "no start between messages",
+        [f"{THINK}Hm.<|end|>{DONE}"],
+        [REASONING, MESSAGE],
+        output=Output("It is done.", "Hm."),
+        is_odd=True,
     ),
-    Turn("a start inside content", [f"{THINK}Hm.{NEXT}{DONE}"], [REASONING, MESSAGE], output=Output("It is done.", "Hm.")),
-    Turn("an end twice", [f"{THINK}Hm.<|end|><|end|>{NEXT}{DONE}"], [REASONING, MESSAGE], output=Output("It is done.", "Hm.")),
+    Turn("no message token", ["<|channel|>final Hello there.<|return|>"], [MESSAGE], output=Output("Hello there."), is_odd=True),
+    Turn(
+        "an unknown channel", ["<|channel|>thoughts<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello."), is_odd=True
+    ),
+    Turn("no channel", ["<|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello."), is_odd=True),
+    Turn("an empty channel", ["<|channel|><|message|>Hello.<|return|>"], [MESSAGE], output=Output("Hello."), is_odd=True),
+    Turn(
+        "a channel twice",
+        ["<|channel|>analysis<|channel|>final<|message|>Hello.<|return|>"],
+        [MESSAGE],
+        output=Output("Hello."),
+        is_odd=True,
+    ),
+    Turn(
+        "a channel inside content",
+        [f"{THINK}Hm.{ANSWER}Hello.<|return|>"],
+        [REASONING, MESSAGE],
+        output=Output("Hello.", "Hm."),
+        is_odd=True,
+    ),
+    Turn(
+        "a start inside content",
+        [f"{THINK}Hm.{NEXT}{DONE}"],
+        [REASONING, MESSAGE],
+        output=Output("It is done.", "Hm."),
+        is_odd=True,
+    ),
+    Turn(
+        "an end twice",
+        [f"{THINK}Hm.<|end|><|end|>{NEXT}{DONE}"],
+        [REASONING, MESSAGE],
+        output=Output("It is done.", "Hm."),
+        is_odd=True,
+    ),
     Turn(
         "a foreign role",
         [f"{THINK}Hm.<|end|><|start|>user{ANSWER}Hello.<|return|>"],
         [REASONING, MESSAGE],
         output=Output("Hello.", "Hm."),
+        is_odd=True,
     ),
-    Turn("a constraint inside content", [f"{ANSWER}Hel<|constrain|>lo.<|return|>"], [MESSAGE], output=Output("Hello.")),
-    Turn("a reserved token inside content", [f"{ANSWER}Hel<|reserved_200500|>lo.<|return|>"], [MESSAGE], output=Output("Hello.")),
+    Turn(
+        "a constraint inside content", [f"{ANSWER}Hel<|constrain|>lo.<|return|>"], [MESSAGE], output=Output("Hello."), is_odd=True
+    ),
+    Turn(
+        "a reserved token inside content",
+        [f"{ANSWER}Hel<|reserved_200500|>lo.<|return|>"],
+        [MESSAGE],
+        output=Output("Hello."),
+        is_odd=True,
+    ),
     Turn(
         "two recipients",
         ["<|channel|>commentary to=a.b to=c.d<|message|>{}<|call|>", DONE],
         [f"{MCP} failed", MESSAGE],
         output=FINISHED,
+        is_odd=True,
     ),
-    Turn("a call without a recipient", [f"{COMMENT}Hello.<|call|>"], [MESSAGE], output=Output("Hello.")),
+    Turn("a call without a recipient", [f"{COMMENT}Hello.<|call|>"], [MESSAGE], output=Output("Hello."), is_odd=True),
     Turn("python", [f"{RUN}print(1)<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON), output=FINISHED),
     Turn(
         "reasoning, python, reasoning, an answer",
@@ -295,10 +349,17 @@ HARMONY: Final[Sequence[Turn]] = (
         [f"{WEB} {FAILED}", MESSAGE],
         body=_tools(BROWSER),
         output=FINISHED,
+        is_odd=True,
     ),
     Turn("python that fails", [f"{RUN}raise<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], body=_tools(PYTHON), output=FINISHED),
     Turn("python that says nothing", [f"{RUN}silence<|call|>", DONE], [CODE, MESSAGE], body=_tools(PYTHON), output=FINISHED),
-    Turn("python that nobody asked for", [f"{RUN}print(1)<|call|>", DONE], [f"{CODE} {FAILED}", MESSAGE], output=FINISHED),
+    Turn(
+        "python that nobody asked for",
+        [f"{RUN}print(1)<|call|>", DONE],
+        [f"{CODE} {FAILED}", MESSAGE],
+        output=FINISHED,
+        is_odd=True,
+    ),
     Turn(
         "a search and a function call",
         [f'{SEARCH}{{"query": "rome"}}<|call|>', f'{WEATHER}{{"city": "Rome"}}<|call|>'],
@@ -328,9 +389,15 @@ PARSED: Final[Sequence[Turn]] = (
         [REASONING, MESSAGE],
         output=Output("Hello.", "Hm."),
     ),
-    Turn("reasoning alone (parsers)", [f"<think>\nHm.\n</think>{END}"], [REASONING], output=Output(reasoning="Hm.")),
-    Turn("nothing at all (parsers)", [END], []),
-    Turn("a blank answer (parsers)", [f"<think>\nHm.\n</think>\n\n \n{END}"], [REASONING], output=Output(reasoning="Hm.")),
+    Turn("reasoning alone (parsers)", [f"<think>\nHm.\n</think>{END}"], [REASONING], output=Output(reasoning="Hm."), is_odd=True),
+    Turn("nothing at all (parsers)", [END], [], is_odd=True),
+    Turn(
+        "a blank answer (parsers)",
+        [f"<think>\nHm.\n</think>\n\n \n{END}"],
+        [REASONING],
+        output=Output(reasoning="Hm."),
+        is_odd=True,
+    ),
     Turn(
         "reasoning and a function call (parsers)",
         [f"<think>\nHm.\n</think>\n\n{TOOL_CALL}{END}"],
@@ -444,6 +511,7 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             [*opening, MESSAGE, CALL, MESSAGE],
             body=tools,
             output=expected("I look.And then.", LOOK[2]),
+            is_odd=True,
         ),
         Turn(
             f"a call without arguments ({name})",
@@ -452,7 +520,7 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             body=_tools(CLOCK),
             output=expected("", now),
         ),
-        Turn(f"no tools ({name})", [one + END], [*opening, MESSAGE], output=expected(one[one.index("I look.") :])),
+        Turn(f"no tools ({name})", [one + END], [*opening, MESSAGE], output=expected(one[one.index("I look.") :]), is_odd=True),
         Turn(
             f"cut in arguments ({name})",
             [one[: one.index("Rome") + 2]],
@@ -472,6 +540,7 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             [*opening, strange],
             body=tools,
             output=expected(encoded(nope)) if is_bare else expected("", nope),
+            is_odd=True,
         ),
         Turn(
             f"a quoted marker ({name})",
@@ -479,6 +548,7 @@ def family_turns(name: str, reasoning: str) -> Sequence[Turn]:
             [*opening, MESSAGE],
             body=tools,
             output=expected(f"I look. {marker} it says."),
+            is_odd=True,
         ),
     )
     return turns if name in GRAMMATICAL else (*turns, *loose)
