@@ -99,7 +99,7 @@ def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
 
 
 def _size(rows: Run) -> str | None:
-    """Return how many streams one core of a gateway carries, and the memory that they take; None if no gateway was measured."""
+    """Return how many streams one core would carry for a gateway, and their memory; None if no gateway was measured."""
     figures = {
         (row["group"], row["name"]): row["figures"]["interlock"]["median"] for row in rows if "interlock" in row["figures"]
     }
@@ -108,7 +108,7 @@ def _size(rows: Run) -> str | None:
     start, during = (figures["gateway: memory", f"{GATEWAY}, {when}"] for when in ("start", "during"))
     carried = f"{1e6 / figures['gateway', GATEWAY] / 30:.0f} streams of 30 tokens a second"
     return (
-        f"One core carries {carried} from an upstream of Chat Completions. A gateway has {short(start)} MB at its start, and "
+        f"One core would carry {carried} from an upstream of Chat Completions. A gateway has {short(start)} MB at its start, and "
         f"{1_000 * (during - start) / 500:.0f} KB more for each stream."
     )
 

@@ -88,14 +88,14 @@ def _in_vllm(rows: Rows) -> Answer | None:
     picture = lines("CPU time of vLLM's API process, µs for each token", "streams", _series(measured, CONTENDERS), wide=True)
     sentence = (
         f"With {last['at']} streams of text, a token costs the process {short(ours)} µs with Interlock, {short(theirs)} µs with "
-        f"vLLM's route, and {short(floor)} µs with a route that sends a constant frame. One core carries "
+        f"vLLM's route, and {short(floor)} µs with a route that sends a constant frame. One core would carry "
         f"{_streams(ours)} streams of {USUAL} tokens a second, and {_streams(theirs)} with vLLM's route."
     )
     return Answer(picture, "Microseconds for each token of text, by the number of streams, for each route", sentence)
 
 
 def _streams(cost: float) -> str:
-    """Return how many streams a core carries, if a token costs so many microseconds."""
+    """Return how many streams a core would carry, if a token costs so many microseconds."""
     return f"{1e6 / cost / USUAL:,.0f}"
 
 
@@ -111,7 +111,7 @@ def _alone(rows: Rows) -> Answer | None:
     ours, floor = (_median(measured[-1], name) for name in ("interlock", "floor"))
     sentence = (
         f"Tokens that the server sends in one second of CPU time, including the beginning and the end of each stream: {paces}. "
-        f"One core carries {_streams(ours)} streams of {USUAL} tokens a second. Of the {short(ours)} µs per token with "
+        f"One core would carry {_streams(ours)} streams of {USUAL} tokens a second. Of the {short(ours)} µs per token with "
         f"{measured[-1]['at']:,} streams, {short(floor)} are the floor: the event loop's timer, the HTTP server and the write to "
         "the socket."
     )

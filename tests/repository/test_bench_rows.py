@@ -113,8 +113,8 @@ def test_a_question_is_answered_by_a_picture_and_a_sentence(name) -> None:
 
 def test_the_sentences_of_the_answers_have_the_figures_of_the_rows() -> None:
     sentences = {name: answer(QUESTION_ROWS).sentence for name, answer in QUESTIONS.items()}
-    assert "One core carries 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
-    assert "One core carries 667 streams of 30 tokens a second." in sentences["alone"]
+    assert "One core would carry 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
+    assert "One core would carry 667 streams of 30 tokens a second." in sentences["alone"]
     assert "2 ms with 1 (p99 3 ms)" in sentences["first"]
     assert "171 MB with 2,000 open streams, and 180 MB two seconds after" in sentences["memory"]
     assert "at most 2 µs with Interlock's parsers, including the events, and up to 6 ms with vLLM's parsers" in sentences["file"]
