@@ -1,24 +1,17 @@
-"""Draw who imports whom: the layers of pyproject.toml, top to bottom, with the imports that the code really has.
-
-An arrow that follows from others (a imports b, and b imports c) is left out. So are the imports of
-vLLM's plugin, which composes a server as the command does. A test requires that none points up.
-"""
+"""Draw the layers of pyproject.toml, top to bottom, and the stations of a request."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-
-import grimp
 
 from interlock.diagram.svg import in_both_schemes
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = "interlock"
-PLUGIN: Final = "interlock.serving.engines.vllm.plugin"
-WIDTH, HEIGHT, GAP, RISE, MARGIN = 170, 40, 40, 64, 28
+WIDTH, HEIGHT, GAP, RISE, MARGIN = 170, 40, 40, 16, 28
 
 Layers = Sequence[Sequence[str]]
 """The packages of each layer, the highest first."""
@@ -44,34 +37,6 @@ def layers() -> Layers:
     return [[name.strip() for name in row.split("|")] for row in rows]
 
 
-def imports(rows: Layers) -> Mapping[str, frozenset[str]]:
-    """Return which packages each package imports."""
-    graph = grimp.build_graph(PACKAGE, cache_dir=None)
-    graph.remove_module(PLUGIN)  # it is in a lower layer than what it composes
-    packages = [name for row in rows for name in row]
-    for name in packages:
-        graph.squash_module(name)
-    return {name: frozenset(graph.find_modules_directly_imported_by(name)) & {*packages} - {name} for name in packages}
-
-
-def arrows(graph: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """Yield the imports that do not follow from others."""
-    for importer, imported in graph.items():
-        implied = {far for near in imported for far in _reached(graph, near)}
-        yield from ((importer, name) for name in sorted(imported - implied))
-
-
-def _reached(graph: Mapping[str, frozenset[str]], start: str) -> set[str]:
-    reached: set[str] = set()
-    waiting = [*graph[start]]
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting += graph[name]
-    return reached
-
-
 def drawing() -> str:
     """Return the layers as SVG."""
     rows = layers()
@@ -86,25 +51,11 @@ def drawing() -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
             f"<style>{STYLE}</style>",
-            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">',
-            '<path d="M0 0 8 4 0 8z"/></marker></defs>',
             f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
-            *(_arrow(places[importer], places[imported]) for importer, imported in arrows(imports(rows))),
             *(_box(name, *place) for name, place in places.items()),
             "</svg>\n",
         ]
     )
-
-
-def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """Return a curve from the bottom of a box to the top of a lower one, or from side to side in one layer."""
-    if start[1] == end[1]:
-        step = WIDTH if start[0] < end[0] else 0
-        return f'<path class="arrow" d="M{start[0] + step:g} {start[1] + HEIGHT / 2:g}H{end[0] + WIDTH - step:g}"/>'
-    x, y = start[0] + WIDTH / 2, start[1] + HEIGHT
-    far, low = end[0] + WIDTH / 2, end[1] - 2
-    bend = (low - y) / 2
-    return f'<path class="arrow" d="M{x:g} {y:g}C{x:g} {y + bend:g} {far:g} {low - bend:g} {far:g} {low:g}"/>'
 
 
 def _box(name: str, x: float, y: float) -> str:
