@@ -196,6 +196,30 @@ def test_a_full_disk_refuses_a_response_until_there_is_room(path) -> None:
     assert run((SqliteStore(path, max_bytes=250_000), scenario)) == [([True, False], True)]
 
 
+def test_a_disk_without_room_for_the_index_of_the_log_is_full(path) -> None:
+    failure = SqliteStore(path).failure(apsw.exception_for(apsw.SQLITE_IOERR_SHMSIZE))
+    assert str(failure.error) == f"{path} cannot grow: the disk is full."
+    failure = SqliteStore(path).failure(apsw.exception_for(apsw.SQLITE_IOERR_READ))
+    assert str(failure.error).startswith(f"{path} cannot be used: ")
+
+
+def test_a_sweep_needs_little_room_for_its_log(monkeypatch, path) -> None:
+    sizes = []
+
+    async def free_space():
+        sizes.append(Path(f"{path}-wal").stat().st_size)
+
+    async def scenario(store):
+        for number in range(80):
+            await store.put("", stored(number, message(number, os.urandom(50_000).hex())))
+        await store.close()  # removes the log of these writes
+        monkeypatch.setattr(store, "_free_space", free_space)
+        return (await store.sweep()).expired
+
+    assert run((SqliteStore(path, ttl=0.0), scenario)) == [80]
+    assert 0 < sizes[0] < 6 * 2**20  # 4 MiB, after which SQLite begins again, and ten responses
+
+
 def test_a_size_limit_below_one_page_is_enforced(path) -> None:
     with pytest.raises(StoreDown, match="cannot grow"):
         run((SqliteStore(path, max_bytes=1), lambda store: store.put("", stored(1))))

@@ -59,7 +59,7 @@ ConnectionRole: TypeAlias = Literal["reader", "writer", "listener"]
 BATCH: Final = 256  # the most jobs in one transaction
 ATTEMPTS: Final = 12  # for one transaction that other processes block
 BACKOFF: Final = 0.005  # seconds of the shortest pause between attempts; later pauses can be longer
-SWEEP_BATCH: Final = 100  # expired responses that are removed in one transaction, so that others can write in between
+SWEEP_BATCH: Final = 10  # expired responses that one transaction removes; few, so that it is short and needs little room
 
 
 @define(eq=False)

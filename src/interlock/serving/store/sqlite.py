@@ -38,6 +38,7 @@ R = TypeVar("R")
 REQUIRED_SQLITE: Final = (3, 51, 3)  # the first release without "The WAL-reset bug", which loses commits of several writers
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
 POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
+FULL: Final = (apsw.SQLITE_FULL, apsw.SQLITE_IOERR_SHMSIZE)  # no room for data, or for the index of the write-ahead log
 VACUUMED: Final = 1000  # pages that a sweep returns to the disk in one transaction, so that others can write in between
 PAUSE: Final = 0.01  # seconds between two such transactions, or attempts, because SQLite has no queue of writers
 
@@ -198,7 +199,7 @@ class SqliteStore(SharedStore[SqliteConnection]):
                 return Failure(error, lost=True)
             case apsw.BusyError():
                 return Failure(StoreDown(f"{self.path} is locked by another process."), common=True)
-            case apsw.FullError():
+            case apsw.Error() if getattr(error, "extendedresult", None) in FULL:
                 limit = "" if self.max_bytes is None else f", or the file is as large as max_bytes={self.max_bytes} allows"
                 return Failure(StoreDown(f"{self.path} cannot grow: the disk is full{limit}."))
             case apsw.ReadOnlyError():
