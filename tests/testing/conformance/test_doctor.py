@@ -97,6 +97,13 @@ def test_doctor_says_that_an_upstream_refuses_the_key() -> None:
     assert (status, lines[2:]) == (1, ["answers    no   401 Invalid key"])
 
 
+def test_doctor_ends_after_its_first_case_if_the_upstream_hangs() -> None:
+    with Mock() as mock:
+        mock.when().says("Hello.").waits(60)
+        status, lines = run("--upstream", mock.base_url, "--model", "m", "--upstream-timeout", "1,1")
+    assert (status, lines[2:]) == (1, ["answers    no   504 The upstream server sent nothing for 1 seconds."])
+
+
 def test_doctor_requires_an_upstream() -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert (result.exit_code, result.stderr) == (2, "interlock: name a server: --upstream URL, or --config FILE\n")
