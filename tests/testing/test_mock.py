@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -243,6 +243,17 @@ def test_a_stream_stops_after_a_number_of_events(mock) -> None:
     assert [(len(stream), stream[-1:]) for stream in streams] == [(5, ["response.output_text.delta"]), (0, [])]
 
 
+@pytest.mark.parametrize("fault", ["stops", "disconnects"])
+def test_a_fault_after_the_end_of_a_stream_is_a_problem(server, fault) -> None:
+    def use(mock):
+        getattr(mock.when().says("one"), fault)(after=50)
+        with suppress(httpx.RemoteProtocolError):
+            ask(mock, stream=True)
+
+    _, failure = used_until_failure(server, use)
+    assert failure == f"The script {fault} after 50 events, but the stream has only 10."
+
+
 def test_a_disconnect_or_a_stop_closes_the_websocket(mock) -> None:
     mock.when("break").says("one two").disconnects(after=2)
     mock.when("stop").says("one two").stops(after=2)
@@ -413,7 +424,7 @@ def test_breaking_a_rule_where_it_cannot_be_broken_is_an_error(server) -> None:
         return ask(mock), ask(mock, stream=True), httpx.post(f"{mock.base_url}/chat/completions", json=chat)
 
     answers, failure = used_until_failure(server, use)
-    reason = "The script breaks R11, but this answer is not a stream of the Responses API in which it can be broken."
+    reason = "The script breaks R11, but this answer is no stream of Responses, or has nothing that it concerns."
     assert [(each.status_code, each.json()["error"]["message"]) for each in answers] == [(400, reason)] * 3
     assert failure.splitlines() == [reason] * 3
 
@@ -650,7 +661,7 @@ def test_an_answer_that_a_script_cannot_break_is_listed_as_a_problem() -> None:
     with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi", breaks="R7")])]))) as url:
         answers = [httpx.post(f"{url}/v1/{path}", json={**body, "stream": path != "responses"}) for path, body in ASKED.items()]
         problems = httpx.get(f"{url}/interlock/requests").json()["problems"]
-    reason = "The script breaks R7, but this answer is not a stream of the Responses API in which it can be broken."
+    reason = "The script breaks R7, but this answer is no stream of Responses, or has nothing that it concerns."
     assert ([each.status_code for each in answers], problems) == ([400] * 3, [reason] * 3)
 
 

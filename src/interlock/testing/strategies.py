@@ -78,8 +78,8 @@ def broken_streams(draw: st.DrawFn, *, rule: str | None = None, dialect: Dialect
     chance = _HypothesisChance(draw)
     events = copy.deepcopy(stream(chance, kinds=mutation.kinds, endings=mutation.endings, min_items=1, max_items=3))
     assume(mutation.apply(chance, events))
-    assume(any(finding.rule == mutation.rule for finding in findings(events)))
     bodies = events if dialect == "openai" else [DIALECTS[dialect].convert(body) for body in events]
+    assume(any(finding.rule == mutation.rule for finding in findings(bodies, dialect=dialect)))
     return Broken(bodies, mutation.rule, mutation.what)
 
 

@@ -119,6 +119,7 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({"steps": []}, "rule 1: it has no steps"),
         ({"steps": [{"says": "a"}, {}]}, "rule 1, step 2: it does nothing"),
         ({"steps": [{"disconnects": False}]}, "rule 1, step 1: it does nothing"),
+        ({"steps": [{"stops": 5}]}, "rule 1, step 1: stops belongs to a step with an answer, such as says"),
     ],
 )
 def test_an_invalid_script_is_refused_with_the_place_and_the_allowed_values(tmp_path, rule, message) -> None:

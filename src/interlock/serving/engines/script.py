@@ -174,6 +174,9 @@ class ScriptStep(_Fields, frozen=True):
 
             if self.breaks not in RULES:
                 raise ValueError(f"breaks: {self.breaks!r} is not one of {', '.join(RULES)}")
+        needs_answer = self.breaks is not None or (self.stops or self.disconnects or 0) > 0
+        if needs_answer and self.writes is None and not self.has_items:
+            raise ValueError(f"{faults[0]} belongs to a step with an answer, such as says")
 
     @property
     def has_items(self) -> bool:
@@ -524,7 +527,7 @@ class ScriptedConnection:
         return ScriptedRequest()
 
     def refuse(self, reason: str) -> None:
-        """Note that the script cannot spoil the last answer."""
+        """Note that the script could not spoil the last answer."""
 
 
 @define(eq=False)

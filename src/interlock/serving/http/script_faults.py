@@ -283,6 +283,9 @@ class FaultyConnection:
         connection.sent += len(events)
         if not is_last and connection.sent < limit:
             return
+        if is_last and connection.sent <= limit and self._send is not _drop:
+            fault = "disconnects" if step.stops is None else "stops"
+            connection.refuse(f"The script {fault} after {limit} events, but the stream has only {connection.sent}.")
         if step.stops is None:
             self._abort()
         elif self._scope["type"] == "websocket":
@@ -319,7 +322,7 @@ class FaultyConnection:
         is_stream = bool(data) and self._scope["path"] == "/v1/responses"
         events = break_rule([dict(members(loads(each))) for each in data], rule) if is_stream else None
         if events is None:
-            reason = f"The script breaks {rule}, but this answer is not a stream of the Responses API in which it can be broken."
+            reason = f"The script breaks {rule}, but this answer is no stream of Responses, or has nothing that it concerns."
             connection.refuse(reason)
             error = ApiError(400, reason, code="unbreakable")
             if self._scope["type"] == "websocket":
