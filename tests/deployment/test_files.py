@@ -16,7 +16,7 @@ from jsonschema import Draft7Validator
 from interlock.serving.cli.options import settings_of
 from interlock.serving.cli.serve import serve
 from interlock.serving.engines.upstream.upstreams import upstreams_of
-from interlock.serving.metrics import METRICS
+from interlock.serving.metrics import CODES, METRICS
 from interlock.serving.settings import options, read_settings, variable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +142,15 @@ def test_the_guide_lists_the_same_alerts() -> None:
         {"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in ALERTS
     ]
     assert len(ALERTS) == 6
-    assert len(re.sub(r"```.*?```", "", page, flags=re.DOTALL).split()) <= 1_800
+    assert len(re.sub(r"```.*?```", "", page, flags=re.DOTALL).split()) <= 1_950
+
+
+def test_an_alert_counts_the_refusals_that_an_upstream_causes() -> None:
+    (expression,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "InterlockUpstreamDown")
+    (pattern,) = re.findall(r'reason=~"(.*?)"', expression)
+    reasons = {*CODES, *(f"http_{status}" for status in range(400, 600))}
+    expected = {code for code in CODES if code.startswith("upstream_")} | {"http_500", "http_502", "http_504"}
+    assert {reason for reason in reasons if re.fullmatch(pattern, reason)} == expected
 
 
 def test_the_schema_of_the_chart_describes_its_values() -> None:
