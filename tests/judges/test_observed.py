@@ -148,7 +148,10 @@ def test_two_swapped_events_are_an_error(path) -> None:
 
 VLLM = sorted((Path(__file__).parents[1] / "corpus" / "vllm").glob("*.sse"))
 TURNS = (Path(__file__).parents[2] / "docs" / "evidence" / "conformance" / "turns.md").read_text("utf-8")
-ROWS = re.findall(r"^\| [^|]+ \| (.+?) \| (.+?) \| (.+)\. \[the stream\]\(.*/corpus/vllm/(.+)\) \| none \|$", TURNS, re.MULTILINE)
+ROW = re.compile(
+    r"^\| [^|]+ \| (?:yes|no) \| (.+?) \| (.+?) \| (.+)\. \[the stream\]\(.*/corpus/vllm/(.+)\) \| none \|$", re.MULTILINE
+)
+ROWS = ROW.findall(TURNS)
 ABOUT_MORE = re.compile(r"R19: 1|no terminal event|other content|none")
 """What the page says beside the errors of a stream, or of more than the stream."""
 
