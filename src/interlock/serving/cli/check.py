@@ -395,7 +395,7 @@ def explanation(name: str, width: int) -> Iterator[str]:
     yield click.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""
-    why = f"If broken: {rule.breaks}" if rule.breaks else "One stream cannot show this: the tests of the parsers compare two."
+    why = f"If broken: {rule.breaks}" if rule.breaks else "One stream cannot show this, so it is not judged."
     yield from textwrap.wrap(why.replace("`", ""), width)
     deviations = [each for each in DEVIATIONS.values() if each.rule == name]
     if deviations:
