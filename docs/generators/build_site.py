@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BUILD = ROOT / "build" / "site"
-REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
 IS_PUBLIC = "//interlock.example/" not in REPOSITORY
 PAGES = BUILD / "pages"
 
@@ -215,7 +216,7 @@ def configured(nav: Nav) -> str:
         [
             "[project]",
             'site_name = "Interlock"',
-            'site_description = "A finite-state-machine streaming engine for the Responses API"',
+            f'site_description = "{PROJECT["description"]}"',
             *([f'repo_url = "{REPOSITORY}"'] if IS_PUBLIC else []),
             'docs_dir = "pages"',
             'site_dir = "html"',

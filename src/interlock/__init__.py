@@ -1,4 +1,4 @@
-"""Interlock: a finite-state-machine streaming engine for the OpenAI Responses API.
+"""Interlock: a finite-state-machine streaming engine for Responses, Chat Completions and Messages.
 
     events/    the types on the wire
     fsm/       the lifecycles and the driver, which decide the order of events

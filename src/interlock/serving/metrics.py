@@ -179,11 +179,11 @@ def page(accept: str) -> tuple[bytes, str] | None:
     from prometheus_client.exposition import choose_encoder  # noqa: PLC0415
     from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415
 
-    disable_created_metrics()  # type: ignore[no-untyped-call]
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the package does not annotate it
     registry = REGISTRY
     if SHARED_FOLDER in os.environ:
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the package does not annotate it
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 
@@ -202,10 +202,10 @@ def forget(process: int) -> None:
     """Remove the gauges of a process that has exited; its counters stay."""
     if register() and SHARED_FOLDER in os.environ:
         from prometheus_client.multiprocess import (  # noqa: PLC0415 - an extra
-            mark_process_dead,  # pyright: ignore[reportUnknownVariableType]
+            mark_process_dead,  # pyright: ignore[reportUnknownVariableType]  # the package does not annotate it
         )
 
-        mark_process_dead(process)  # type: ignore[no-untyped-call]
+        mark_process_dead(process)  # type: ignore[no-untyped-call]  # the package does not annotate it
 
 
 def unshare() -> None:

@@ -92,7 +92,7 @@ def _show_completion(context: click.Context, _option: click.Parameter, shell: st
     help="Print the completion for a shell, by default the user's own; append it to the shell's configuration.",
 )
 def app() -> None:
-    """Serve, check and view streams of the Responses API."""
+    """Connect any agent to any model; check, view and mock streams."""
     gc.enable()
 
 
