@@ -213,6 +213,7 @@ def test_the_url_of_a_sqlite_store_sets_its_options(tmp_path) -> None:
         ("sqlite:store.db?busy=never", "sqlite: cannot take busy=never: a duration is like 0.5, 90s or 15m."),
         ("sqlite:store.db?synchronous=off", "sqlite: cannot take synchronous=off: it is normal or full."),
         ("sqlite:store.db?max_bytes=-1", "sqlite: cannot take max_bytes=-1: a size is like 4096, 64k, 256m or 2g."),
+        ("sqlite:store.db?max_bytes=1023k", "sqlite: cannot take max_bytes=1023k: a file needs at least 1m, or it has no room"),
         *(
             (
                 f"memory:?max_responses={value}",

@@ -25,6 +25,9 @@ from interlock.serving.store.values import StoreUnusable
 IN_MEMORY: Final = "memory:?ttl=never"
 """The default store of a server."""
 
+LEAST_FILE: Final = 2**20
+"""The fewest bytes to which a file may be limited: the tables, and the large response with which `Archive` probes it."""
+
 TTL: Final = 30 * 86_400.0
 """The default number of seconds until a response expires: 30 days, as at OpenAI."""
 
@@ -54,7 +57,7 @@ def open_store(url: str = IN_MEMORY, *, create: bool = True) -> ResponseStore:
             if not place or place.startswith("//"):
                 example = "sqlite:responses.db or sqlite:/var/lib/interlock/responses.db"
                 raise StoreUnusable(f"sqlite: needs the path of a file, such as {example}.")
-            file_parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _size}
+            file_parsers = {**durations, "busy": _seconds, "synchronous": _synchronous, "max_bytes": _file_size}
             parameters = _parameters(scheme, query, file_parsers)
             return _store_class("sqlite", "SqliteStore", "apsw", "serve")(place, create=create, **parameters)
         case "postgresql" | "postgres":
@@ -122,6 +125,13 @@ def _seconds(value: str, valid: str = "a duration is like 0.5, 90s or 15m") -> f
 
 def _size(value: str) -> int:
     return int(_amount(value.lower(), {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}, "a size is like 4096, 64k, 256m or 2g"))
+
+
+def _file_size(value: str) -> int:
+    size = _size(value)
+    if size < LEAST_FILE:
+        raise ValueError("a file needs at least 1m, or it has no room for the large response whose write ends an outage")
+    return size
 
 
 def _amount(value: str, units: Mapping[str, int], valid: str) -> float:
