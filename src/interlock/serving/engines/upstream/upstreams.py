@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import Context
 from http import HTTPStatus
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -182,7 +183,8 @@ class ModelList:
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
-        self.started_at, self._timer, self._attempt = loop.time(), None, loop.create_task(self._fetch())
+        self.started_at, self._timer = loop.time(), None
+        self._attempt = loop.create_task(self._fetch(), context=Context())  # whose log lines have the id of no request
 
     async def _fetch(self) -> None:
         before = self.fault
