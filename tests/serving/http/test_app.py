@@ -13,6 +13,7 @@ from live.agents import mcp, servers
 from live.engines import ANSWER, Gate, StagedEngine, step, steps
 from live.mcp_servers import Workshop, running
 from live.wire import bodies, without_chance
+from prometheus_client import REGISTRY
 
 from interlock.judges import judge
 from interlock.serving.build import build
@@ -113,12 +114,17 @@ def test_each_engine_step_is_one_write_of_whole_frames() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_disconnect_during_the_request_body_starts_no_turn(stream) -> None:
-    engine = StagedEngine(steps(ANSWER))
+def test_a_disconnect_during_the_request_body_starts_no_turn_and_is_counted(stream, caplog) -> None:
+    def count():
+        return REGISTRY.get_sample_value("interlock_refused_requests_total", {"reason": "cancelled"}) or 0
+
+    caplog.set_level("INFO", "interlock.serving.http.answers")
+    engine, before = StagedEngine(steps(ANSWER)), count()
     beginning = json.dumps({**STAGED, "stream": stream}).encode()[:9]
     messages = [{"type": "http.request", "body": beginning, "more_body": True}, {"type": "http.disconnect"}]
     run_application(build(Settings(), engine), {}, messages=messages)
-    assert engine.turns == []
+    assert (engine.turns, count() - before) == ([], 1)
+    assert [record.getMessage() for record in caplog.records] == ["the client left before its answer"]
 
 
 @for_each(
@@ -389,6 +395,23 @@ def test_a_client_that_disconnects_stops_the_generation(serve, path, body, strea
             connection.sendall(f"{head}\r\n\r\n{content}".encode())
             assert gate.reached.wait(10)
         assert engine.closed.wait(10)
+
+
+def test_a_client_that_leaves_a_compaction_has_cancelled_it(serve) -> None:
+    def ends():
+        response = "interlock_responses_total", {"status": "cancelled", "reason": "", "model": "staged"}
+        refusal = "interlock_refused_requests_total", {"reason": "cancelled"}
+        return [REGISTRY.get_sample_value(*each) or 0 for each in (response, refusal)]
+
+    before, gate = ends(), Gate()
+    content = json.dumps(STAGED)
+    head = f"POST /v1/responses/compact HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
+    with serve(StagedEngine([step(ANSWER), gate])) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(f"{head}\r\n\r\n{content}".encode())
+            assert gate.reached.wait(10)
+    assert [now - then for now, then in zip(ends(), before, strict=True)] == [1, 1]
 
 
 def test_a_slow_reader_slows_the_engine() -> None:

@@ -39,6 +39,7 @@ from interlock.serving.requests.body import JSON, codings
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.runtime import alongside
+from interlock.serving.responses.active_runs import NotBegunError
 from interlock.serving.responses.archive import Frames, store_error
 from interlock.serving.responses.run import ResponseRun, RunControl
 from interlock.serving.responses.service import PendingRun
@@ -139,7 +140,7 @@ def speaks_messages(connection: HTTPConnection) -> bool:
 
 
 def answer_error(request: Request, error: Exception) -> Response:
-    """Return the HTTP response for an exception: an OpenAI error body without internals, or no body if the client has left."""
+    """Return the HTTP response for an exception: an OpenAI error body without internals."""
     match store_error(error):
         case ApiError() as api_error:
             return error_response(api_error, _headers_of(api_error), in_messages=speaks_messages(request))
@@ -150,7 +151,8 @@ def answer_error(request: Request, error: Exception) -> Response:
             message = f"Not allowed to {request.method} {request.url.path}"
             return error_response(ApiError(status, message), dict(headers or {}), in_messages=speaks_messages(request))
         case ClientDisconnect():
-            return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it
+            logger.info("the client left before its answer")
+            return error_response(NotBegunError.of(Cancel()))  # nobody reads it
         case _:
             return error_response(INTERNAL_ERROR, in_messages=speaks_messages(request))
 

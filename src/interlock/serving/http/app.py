@@ -376,7 +376,10 @@ class Api:
         parameters = self.service.engine.read(_compact_request(await self.read(request)))
         tenant = tenant_of(request)
         pending = PendingRun(self.service, parameters, tenant, NullWriter(), connection=request, summarizes=True)
-        run = await cancel_on_disconnect(request.receive, pending.run_to_end())
+        async with cancelled_on_disconnect(pending.control, request.receive):
+            run = await pending.run_to_end()
+        if run.driver.status == "cancelled":
+            raise ClientDisconnect
         try:
             summary = summary_of(run.driver)
         except PromptError as error:

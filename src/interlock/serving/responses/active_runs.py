@@ -28,10 +28,10 @@ class NotBegunError(ApiError):
 
     @classmethod
     def of(cls, ending: Fault | Cancel) -> NotBegunError:
-        """Return the error for an interruption: 503 for a fault, and 400 for a request that nobody wants any more."""
+        """Return the error for an interruption: 503 for a fault, and nginx's 499 for a request that nobody wants any more."""
         if isinstance(ending, Fault):
             return cls(503, ending.message, "server_error", ending=ending)
-        return cls(400, "The request was cancelled.", ending=ending)
+        return cls(499, "The request was cancelled.", code="cancelled", ending=ending)
 
 
 Interrupt: TypeAlias = Callable[[Fault | Cancel], None]

@@ -17,7 +17,7 @@ from attrs import define, evolve, field, frozen
 from interlock.embedding import now, random_id
 from interlock.events.json import members
 from interlock.events.sse import Writer
-from interlock.fsm.deltas import Start
+from interlock.fsm.deltas import Cancel, Start
 from interlock.fsm.driver import Clock, Ids
 from interlock.parsers import parser_for
 from interlock.serving import metrics, traces
@@ -266,6 +266,12 @@ def observe_run(model: str, label: str) -> Generator[Callable[[ResponseRun[Any]]
     try:
         with traces.record(f"{OPERATION} {label}", "SERVER", attributes) as span:
             yield partial(_report, label, started_at, span)
+    except NotBegunError as error:
+        if isinstance(error.ending, Cancel):  # else the server has said that it shuts down
+            seconds = round(monotonic() - started_at, 3)
+            fields = {"status": error.code, "seconds": seconds}
+            logger.info("cancelled before the answer began, after %.3f s", seconds, extra={FIELDS: fields})
+        raise
     finally:
         metrics.count("interlock_open_streams", amount=-1)
 

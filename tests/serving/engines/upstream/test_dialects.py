@@ -192,7 +192,8 @@ def test_a_chat_upstream_gets_a_request_of_chat_completions() -> None:
     [
         (400, {"message": "No.", "code": "invalid_value"}, (400, "invalid_request_error")),
         (400, {"message": "maximum context length is 9", "code": "context_length_exceeded"}, (400, "invalid_request_error")),
-        (401, {"message": "No key"}, (401, "authentication_error")),
+        (401, {"message": "No key"}, (502, "api_error")),
+        (403, {"message": "No"}, (403, "permission_error")),
         (404, {"message": "No model"}, (404, "not_found_error")),
         (429, {"message": "Slowly"}, (429, "rate_limit_error")),
         (500, {"message": "Oh"}, (500, "api_error")),

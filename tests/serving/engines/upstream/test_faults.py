@@ -11,12 +11,14 @@ import pytest
 from live.chunk_shapes import chunk
 from live.upstream import CUT, PATIENCE, STALL, Reply, ScriptedUpstream, event, failure, gateway, serve_upstream, stream
 from live.wire import bodies
+from prometheus_client import REGISTRY
 from websockets.sync.client import connect
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
-from interlock.serving.engines.upstream.upstreams import upstream_of
+from interlock.serving.engines.upstream.upstreams import ModelList, upstream_of
 from interlock.serving.http.server import ServerThread
+from interlock.serving.requests.logs import JsonFormatter, begin_logs
 from interlock.serving.settings import Settings, UpstreamSettings
 
 HELLO = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}, "finish_reason": None}]}
@@ -46,7 +48,7 @@ def failed(url):
     return last["response"]["error"]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503])
+@pytest.mark.parametrize("status", [400, 403, 404, 413, 422, 429, 500, 503])
 @pytest.mark.parametrize("streams", [True, False])
 def test_an_error_before_the_first_event_keeps_its_status_and_is_logged_unless_the_client_caused_it(status, streams, caplog):
     body = {"error": {"message": f"No {KEY}.", "type": "some_error", "code": "some_code", "param": "messages"}}
@@ -350,7 +352,7 @@ def test_a_whole_answer_that_is_too_large_ends_the_response(monkeypatch):
             502,
             "The upstream server compressed its answer (gzip), which the request does not accept.",
         ),
-        (Reply((b"\x1f\x8b",), 401, {"content-encoding": "gzip"}), 401, "The upstream server answered with status 401."),
+        (Reply((b"\x1f\x8b",), 403, {"content-encoding": "gzip"}), 403, "The upstream server answered with status 403."),
     ],
 )
 def test_a_compressed_answer_is_refused(reply, status, message):
@@ -392,6 +394,32 @@ def test_no_key_is_in_the_log(caplog):
     assert KEY not in repr(upstream.requests and json.dumps(BODY))
 
 
+REFUSED_KEY = (502, {"message": "The upstream server refuses the key of the gateway.", "code": "upstream_unauthorized"})
+CLIENTS = (401, {"message": "No such key.", "code": "no_key"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent", "expected"),
+    [
+        ({"key": KEY}, None, REFUSED_KEY),
+        ({}, None, REFUSED_KEY),
+        ({"key": KEY}, "mine", REFUSED_KEY),
+        ({"key": KEY, "pass_key": True}, None, REFUSED_KEY),
+        ({"key": KEY, "pass_key": True}, "mine", CLIENTS),
+        ({"pass_key": True}, None, CLIENTS),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_401_of_an_upstream_is_the_clients_only_if_its_own_key_was_sent(settings, sent, expected, streams, caplog):
+    refusal = failure(401, {"error": {"message": "No such key.", "code": "no_key"}})
+    with gateway(refusal, **{"retries": 2, **settings}) as (url, upstream):
+        headers = {} if sent is None else {"authorization": f"Bearer {sent}"}
+        answer = httpx.post(f"{url}/v1/responses", json={**BODY, "stream": streams}, headers=headers)
+    error = answer.json()["error"]
+    assert (answer.status_code, {name: error[name] for name in ("message", "code")}) == expected
+    assert (len(upstream.bodies), logged(caplog)) == (1, [("WARNING", "the call failed with status 401: No such key.", None)])
+
+
 def test_a_client_may_send_its_own_key():
     with gateway(GOOD, pass_key=True, key=KEY) as (url, upstream):
         httpx.post(f"{url}/v1/responses", json=BODY, headers={"authorization": "Bearer mine"})
@@ -415,6 +443,7 @@ class Headless(ScriptedUpstream):
 
     def __init__(self):
         super().__init__([YES])
+        self.url = ""
         self.requested, self.abandoned, self.go_on = threading.Event(), threading.Event(), threading.Event()
 
     async def _reply(self, reply, receive, send):
@@ -433,9 +462,9 @@ class Headless(ScriptedUpstream):
 def waiting_gateway():
     """Serve a gateway in front of a headless upstream; yield the server, its URL and the upstream."""
     upstream = Headless()
-    with serve_upstream(upstream) as upstream_url:
+    with serve_upstream(upstream) as upstream.url:
         server = ServerThread(
-            build(Settings(), Gateway([upstream_of(UpstreamSettings(url=upstream_url, models=["m"], retries=0))]))
+            build(Settings(), Gateway([upstream_of(UpstreamSettings(url=upstream.url, models=["m"], retries=0))]))
         )
         with server as url:
             yield server, url, upstream
@@ -514,3 +543,89 @@ def test_a_request_that_waits_for_a_head_at_shutdown_gets_an_error_as_json(membe
         assert upstream.abandoned.wait(60)
     (answer,) = answers
     assert (answer.status_code, answer.json()["error"]["message"]) == (503, "The server is shutting down.")
+
+
+def counted(name, **labels):
+    return REGISTRY.get_sample_value(name, labels) or 0
+
+
+def refusals():
+    """How many requests each reason has refused so far."""
+    return {reason: counted("interlock_refused_requests_total", reason=reason) for reason in ("cancelled", "http_400")}
+
+
+def calls(url, error_type):
+    """How many calls of an upstream have ended so."""
+    labels = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "openai", "gen_ai_request_model": "m"}
+    server = {"server_address": "127.0.0.1", "server_port": url.rpartition(":")[2]}
+    return counted("gen_ai_client_operation_duration_seconds_count", **labels, **server, error_type=error_type)
+
+
+def leave(url, path, body, until):
+    """Send a request, and close the connection when something has happened."""
+    content = json.dumps(body)
+    headers = f"host: x\r\nx-request-id: mine\r\ncontent-type: application/json\r\ncontent-length: {len(content)}"
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"POST {path} HTTP/1.1\r\n{headers}\r\n\r\n{content}".encode())
+        assert until(60)
+
+
+MESSAGES = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+REQUESTS = [
+    (PATH, ASK),
+    ("/v1/messages", {**MESSAGES, "max_tokens": 9}),
+    ("/v1/chat/completions", MESSAGES),
+    ("/v1/responses/compact", ASK),
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(("path", "body"), REQUESTS)
+def test_a_client_that_leaves_before_the_head_is_counted_and_logged_with_its_upstream(path, body, streams, caplog) -> None:
+    caplog.set_level("INFO", "interlock.serving.responses.service")
+    caplog.handler.setFormatter(JsonFormatter())
+    before = refusals()
+    with waiting_gateway() as (_, url, upstream):
+        leave(url, path, {**body, "stream": streams}, upstream.requested.wait)
+        assert upstream.abandoned.wait(60)
+    after = refusals()
+    (line,) = map(json.loads, caplog.handler.stream.getvalue().splitlines())
+    origin = f"{upstream.url}/v1"
+    assert {reason: after[reason] - before[reason] for reason in after} == {"cancelled": 1, "http_400": 0}
+    assert (calls(upstream.url, "cancelled_unanswered"), calls(upstream.url, "cancelled")) == (1, 0)
+    assert (line["request_id"], line["model"], line["upstream"], line["status"]) == ("mine", "m", origin, "cancelled")
+    assert line["message"] == f"cancelled before the answer began, after {line['seconds']:.3f} s"
+
+
+def test_a_client_that_leaves_after_the_first_event_has_cancelled_an_upstream_that_answers() -> None:
+    upstream = ScriptedUpstream([Reply((event(HELLO), STALL))])
+    with serve_upstream(upstream) as upstream_url:
+        engine = Gateway([upstream_of(UpstreamSettings(url=upstream_url, models=["m"]))])
+        with (
+            ServerThread(build(Settings(), engine)) as url,
+            httpx.stream("POST", f"{url}{PATH}", json={**ASK, "stream": True}) as answer,
+        ):
+            next(line for line in answer.iter_lines() if "Hello" in line)
+    assert (calls(upstream_url, "cancelled_unanswered"), calls(upstream_url, "cancelled")) == (0, 1)
+
+
+def test_the_look_at_an_upstream_has_no_request_in_its_log_lines(caplog) -> None:
+    caplog.handler.setFormatter(JsonFormatter())
+
+    async def look(url):
+        begin_logs("req_old")
+        listed = ModelList(upstream_of(UpstreamSettings(url=url)))
+        await listed.refresh()
+        listed.close()
+        await listed.upstream.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+    asyncio.run(look(url))
+    (line,) = map(json.loads, caplog.handler.stream.getvalue().splitlines())
+    assert {name: value for name, value in line.items() if name != "time"} == {
+        "level": "warning",
+        "logger": "interlock.serving.engines.upstream.upstreams",
+        "message": f"the upstream server {url} does not list its models: The upstream server cannot be reached.",
+    }

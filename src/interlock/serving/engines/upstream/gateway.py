@@ -39,6 +39,9 @@ PATIENCE: Final = 2.0
 STEP: Final = 64
 """The most chunks that are parsed and sent in one go, before other streams have their turn."""
 
+UNANSWERED: Final = "cancelled_unanswered"
+"""The type of the error of a call that ends, mostly because its client leaves, before the upstream has sent anything."""
+
 LOST_CODES: Final = (DISCONNECTED, STALLED)
 """The error codes of a lost connection, which does no harm to a turn that has finished."""
 
@@ -203,8 +206,8 @@ class ObservedCall:
         }
         return cls(attributes, traces.start(f"chat {model}", "CLIENT", attributes))
 
-    def end(self, outcome: EngineOutput | ApiError | None) -> None:
-        """End the call with its last output, with an error, or with None if the gateway has cancelled it."""
+    def end(self, outcome: EngineOutput | ApiError | str) -> None:
+        """End the call with its last output, or with an error, or its type."""
         labels = [str(value) for value in self._attributes.values()]
         error_type = ""
         if isinstance(outcome, EngineOutput):
@@ -215,7 +218,7 @@ class ObservedCall:
             self.span.set({f"gen_ai.usage.{kind}_tokens": tokens for kind, tokens in usage.items()})
             self.span.set({"gen_ai.response.finish_reasons": [str(outcome.finish_reason)]})
         else:
-            error_type = "cancelled" if outcome is None else metrics.known_code(outcome.code, f"{outcome.status}")
+            error_type = outcome if isinstance(outcome, str) else metrics.known_code(outcome.code, f"{outcome.status}")
             self.span.fail(error_type)
         metrics.observe("gen_ai_client_operation_duration_seconds", monotonic() - self._started_at, *labels, error_type)
         self.span.end()
@@ -277,12 +280,12 @@ class UpstreamGeneration(Generation):
             await self.close()
 
     async def close(self) -> None:
-        self._end_observed()
         stream, self._stream = self._stream, None
+        self._end_observed("cancelled" if stream is not None and stream[1].has_begun else UNANSWERED)
         if stream is not None:
             await stream[1].close()
 
-    def _end_observed(self, outcome: EngineOutput | ApiError | None = None) -> None:
+    def _end_observed(self, outcome: EngineOutput | ApiError | str) -> None:
         observed, self._observed = self._observed, None
         if observed is not None:
             observed.end(outcome)

@@ -52,6 +52,8 @@ DISCONNECTED: Final = "upstream_disconnected"
 """The error code for a connection that ends before the answer does."""
 REDIRECTED: Final = "upstream_redirect"
 """The error code for a redirect, which is not retried either, because the next answer would be the same."""
+UNAUTHORIZED: Final = "upstream_unauthorized"
+"""The error code for a 401 to the gateway's own key, of which the client must not think that its own key is wrong."""
 LOGGED: Final = frozenset({STALLED, UNREACHABLE, REDIRECTED})
 """The error codes of faults that are logged with more than the client learns."""
 BACKOFF: Final = 0.25
@@ -279,10 +281,16 @@ class EventStream:
     receive: Callable[[], bool] | None = field(default=None, init=False)
     """Takes the reads after the first events; see `Answer.receive`."""
     reader: SseReader = field(factory=SseReader, init=False)
-    _has_begun: bool = field(default=False, init=False)
+    has_begun: bool = field(default=False, init=False)
     """Whether the first events have arrived, so that the call is not retried any more."""
     _timer: asyncio.Handle | None = field(default=None, init=False)
     """Looks at the wait: one for the whole stream, because a timeout for each read would cost more than the read."""
+
+    @property
+    def _has_clients_key(self) -> bool:
+        """Whether the call has the key that a client has sent, or should have sent."""
+        own = self._upstream.authorization(None)
+        return self._upstream.settings.pass_key and (own is None or self.headers.get("authorization") != own)
 
     @contextmanager
     def redact_keys(self) -> Generator[None]:
@@ -316,7 +324,7 @@ class EventStream:
         Raises:
             ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
         """
-        if not self._has_begun:
+        if not self.has_begun:
             await self.open()
             return await self._first_events()
         return None if self.reader.is_complete else await self._read_events()
@@ -336,7 +344,7 @@ class EventStream:
                 events = await self._read_events()
             self._set_limit(self._upstream.settings.between_timeout)
             answer.receive = self.receive
-        self._has_begun = True
+        self.has_begun = True
         return events or None
 
     async def _head(self) -> bytes:
@@ -478,6 +486,8 @@ class EventStream:
         if self._is_probe or self._attempts > self._upstream.settings.retries or is_lasting or wait > LONGEST_WAIT:
             if error.status not in CLIENT_ERRORS and error.code not in LOGGED:
                 self._log("the call failed with status %d: %s", error.status, error.message[:MAX_MESSAGE])
+            if error.status == HTTPStatus.UNAUTHORIZED and not (self._is_probe or self._has_clients_key):
+                raise upstream_error("The upstream server refuses the key of the gateway.", UNAUTHORIZED) from None
             raise error
         reason = "cannot be reached" if error.code == UNREACHABLE else f"failed with status {error.status}"
         logger.info("the upstream server %s; next attempt in %.2f s", reason, wait)
