@@ -15,8 +15,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
+from runs import with_run
 from speed.outputs import HAS_VLLM
-from speed.report import Result, machine, table
+from speed.report import Result, table
 from speed.rows import FULL, every_row
 from speed.timing import take_turns
 
@@ -44,7 +45,7 @@ def main() -> None:
             del row
     console.print(table(results))
     LATEST.parent.mkdir(exist_ok=True)
-    LATEST.write_text(json.dumps({"machine": machine(), "rows": [result.plain() for result in results]}, indent=1) + "\n")
+    LATEST.write_text(json.dumps({"rows": with_run(result.plain() for result in results)}, indent=1) + "\n")
     console.print(f"\nwritten to {LATEST}")
 
 

@@ -35,7 +35,8 @@ from alone.process import ADDRESS, LISTENING, Process, started
 from alone.script import MODEL, written
 from attrs import frozen
 from rich.console import Console
-from speed.report import Result, machine, short, table
+from runs import with_run
+from speed.report import Result, short, table
 from speed.targets import PEER
 from speed.timing import FLOOR, INTERLOCK, Row
 
@@ -131,7 +132,7 @@ def main() -> None:
 
 def _write(path: Path, rows: list[dict[str, Any]], console: Console) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    path.write_text(json.dumps({"rows": with_run(rows)}, indent=1) + "\n")
     console.print(f"\nwritten to {path}")
 
 

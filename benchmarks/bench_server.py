@@ -23,10 +23,11 @@ import servers  # of tests/real_vllm, which PYTHONPATH has to name
 from attrs import evolve, frozen
 from rich.console import Console
 from rich.progress import Progress
+from runs import with_run
 from server.cases import CASES, WRITER, Case
 from server.delays import DELAYS, delays
 from server.load import cpu_time, read
-from speed.report import Result, machine, table
+from speed.report import Result, table
 from speed.timing import FLOOR, INTERLOCK, VLLM, Round, Row, take_turns
 
 HERE: Final = Path(__file__).parent
@@ -78,7 +79,7 @@ def _keep(results: Sequence[Result], console: Console) -> None:
     measured = {(row["group"], row["name"]) for row in rows}
     rows += [row for row in before if (row["group"], row["name"]) not in measured]
     LATEST.parent.mkdir(exist_ok=True)
-    LATEST.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    LATEST.write_text(json.dumps({"rows": with_run(rows)}, indent=1) + "\n")
     console.print(f"\nwritten to {LATEST}")
 
 

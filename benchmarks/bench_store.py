@@ -21,7 +21,7 @@ from statistics import median
 from typing import Final
 
 from live.stores import BINARIES
-from speed.report import machine
+from runs import this_run
 from store_fleet import ask_at_once, first_events, fleet_of, postgres_server, stream_at_once
 from store_stream import streamed
 
@@ -50,7 +50,7 @@ def main() -> None:
         figures["stores"][name] = asyncio.run(measured(url))
         figures["streams"][name] = asyncio.run(streamed(url))
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"machine": machine(), **figures}, indent=1) + "\n")
+    OUT.write_text(json.dumps({"run": this_run(), **figures}, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
 
 

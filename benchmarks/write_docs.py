@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from runs import described
 from speed.questions import QUESTIONS
 from speed.report import short
 from speed.targets import TARGETS
@@ -50,7 +51,7 @@ def main() -> None:
         print(f"{STORES} is written")
     runs = [json.loads(file.read_text()) for name in RUNS if (file := HERE / "out" / f"{name}.json").exists()]
     if runs:
-        write_performance([row for run in runs for row in run["rows"]], runs[0]["machine"])
+        write_performance([row for run in runs for row in run["rows"]])
 
 
 def _stores(match: re.Match[str]) -> str:
@@ -62,17 +63,15 @@ def _stores(match: re.Match[str]) -> str:
     names = [*next(iter(measured.values()))]
     rows = [_cells(name, *(short(figures[each]) for each in names)) for name, figures in measured.items()]
     unit = "Milliseconds" if match[2] == "loads" else "µs for each"
-    lines = [f"{unit}, on {_machine(run['machine'])}:", "", *_head("store", *names), *rows]
-    return "\n".join([match[1], *lines, "", match[3]])
+    lines = [f"{unit}:", "", *_head("store", *names), *rows, "", described(run["run"])]
+    return _section(match, "\n".join(lines))
 
 
-def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
+def write_performance(rows: Run) -> None:
     """Fill in docs/evidence/performance.md and the pages of its tables and targets, and draw the pictures."""
 
     def answered(match: re.Match[str]) -> str:
         name = match[2]
-        if name == "machine":
-            return _section(match, _machine(machine))
         answer = QUESTIONS[name](rows)
         if answer is None:
             return match[0]
@@ -81,7 +80,7 @@ def write_performance(rows: Run, machine: Mapping[str, str]) -> None:
 
     def tabled(match: re.Match[str]) -> str:
         measured = [row for row in rows if row["group"] == match[2]]
-        return _section(match, "\n".join(_table(measured))) if measured else match[0]
+        return _section(match, "\n".join([*_table(measured), "", *_runs(measured)])) if measured else match[0]
 
     def judged(match: re.Match[str]) -> str:
         return _section(match, "\n".join(_targets(rows, match[0])))
@@ -117,8 +116,9 @@ def _section(match: re.Match[str], written: str) -> str:
     return f"{match[1]}\n{written}\n\n{match[3]}"
 
 
-def _machine(machine: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in machine.items())
+def _runs(rows: Run) -> Iterator[str]:
+    """Yield the runs of rows as sentences."""
+    yield from dict.fromkeys(described(row["run"]) for row in rows)
 
 
 def _table(rows: Run) -> Iterator[str]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import asdict, evolve, frozen
 from rich.table import Table
 
 from speed.timing import FLOOR, INTERLOCK, PLUGIN, RESPONSES, VLLM, Figure, Row
-
-PACKAGES: Final = "interlock", "vllm", "openai", "pydantic", "orjson", "oss-harmony"
 
 
 @frozen
@@ -85,24 +80,3 @@ def spread(figure: Figure | None) -> str:
 def short(value: float) -> str:
     """Write a number with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
-
-
-def machine() -> dict[str, str]:
-    """Return a description of the machine."""
-    return {"processor": _processor(), "python": platform.python_version(), **dict(_versions())}
-
-
-def _processor() -> str:
-    described = Path("/proc/cpuinfo")
-    lines = described.read_text().splitlines() if described.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _versions() -> Iterable[tuple[str, str]]:
-    for package in PACKAGES:
-        for name in (package, f"{package}-cpu"):
-            try:
-                yield package, version(name)
-            except PackageNotFoundError:
-                continue
-            break

@@ -426,8 +426,8 @@ def _filled(page: str, what: str, lines: Iterator[str]) -> str:
 
 def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
-    pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md")
-    conformance, performance, figures = ((DOCS / page).read_text("utf-8") for page in pages)
+    pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md", "guides/vllm.md")
+    conformance, performance, figures, guide = ((DOCS / page).read_text("utf-8") for page in pages)
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     (ordinary,) = re.findall(r"^(\d+) of the turns are \*ordinary\*", conformance, flags=re.MULTILINE)
     yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"
@@ -451,7 +451,7 @@ def _figures() -> Iterator[str]:
         yield f"| {name} |{counts}"
     (times,) = re.findall(r"^\| text, 256 streams \|.*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
     yield f"| CPU time of the API process per token, 256 streams of text | {float(times):.1f}x | 1x |"
-    ((ours, theirs),) = re.findall(r"a token of text takes (\d+) µs .*?with Interlock, (\d+) with", performance, flags=re.DOTALL)
+    ((ours, theirs),) = re.findall(r"^  \| text \| (\d+) \| (\d+) \|", guide, flags=re.MULTILINE)
     yield f"| the same on a GPU, 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
     (late,) = re.findall(r"^\| text of gpt-oss, after 20,000 .*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
     yield f"| CPU time of the API process per gpt-oss token, 20,000 tokens into a stream, 8 streams | {float(late):.1f}x | 1x |"

@@ -7,9 +7,10 @@ from xml.etree import ElementTree as ET
 
 import bench_alone
 import pytest
+from runs import described, with_run
 from server_cases import PAGE, RESULTS, page
 from speed.questions import QUESTIONS
-from speed.report import Result, table
+from speed.report import Result, short, table
 from speed.rows import TINY, every_row
 from speed.targets import TARGETS
 from speed.timing import INTERLOCK, Figure, take_turns
@@ -127,8 +128,43 @@ def test_the_sentences_of_the_answers_have_the_figures_of_the_rows() -> None:
 
 def test_every_question_has_its_place_on_the_page() -> None:
     questions = re.findall("<!-- figures: (.+?) -->", (DOCS / "evidence" / "performance.md").read_text("utf-8"))
-    assert {*questions} == {*QUESTIONS, "machine"}
+    assert {*questions} == {*QUESTIONS}
     assert "<!-- figures: targets -->" in (DOCS / "evidence" / "performance" / "bounds.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["figures", "stores"])
+def test_every_table_of_figures_names_its_run(page) -> None:
+    text = (DOCS / "evidence" / "performance" / f"{page}.md").read_text("utf-8")
+    sections = re.findall("<!-- figures: .+? -->(.+?)<!-- end -->", text, re.DOTALL)
+    run = re.compile(r"(Run of|Recorded on) \d{4}-\d\d-\d\d.*\b[0-9a-f]{8}\+?: `benchmarks/\w+\.py.*`; .+\.")
+    assert [section for section in sections if not run.fullmatch(section.strip().splitlines()[-1])] == []
+
+
+def test_the_figures_of_the_page_are_those_of_the_tables() -> None:
+    tables = (DOCS / "evidence" / "performance" / "figures.md").read_text("utf-8")
+    numbers = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", tables)]
+    listed = {short(number / scale) for number in numbers for scale in (1, 1000)}
+    page = (DOCS / "evidence" / "performance.md").read_text("utf-8")
+    answers = " ".join(re.findall("<!-- figures: .+? -->(.+?)<!-- end -->", page, re.DOTALL))
+    figures = re.findall(r"(\d[\d,]*(?:\.\d+)?) (?:µs|ms|MB|times)", answers)
+    assert len(figures) > 20
+    assert [figure for figure in figures if figure not in listed] == []
+
+
+def test_a_row_keeps_its_run_when_others_are_measured_again() -> None:
+    measured, again = with_run([{"name": "a"}]), with_run([{"name": "a", "run": {"date": "2026-11-23"}}])
+    assert (measured[0]["name"], [*measured[0]["run"]]) == ("a", ["date", "commit", "command", "machine"])
+    assert again == [{"name": "a", "run": {"date": "2026-11-23"}}]
+
+
+def test_a_run_is_described_in_a_sentence() -> None:
+    run = {
+        "date": "2026-11-23",
+        "commit": "bbe0da66",
+        "command": "benchmarks/bench.py",
+        "machine": {"processor": "x", "python": "3.11"},
+    }
+    assert described(run) == "Run of 2026-11-23, commit bbe0da66: `benchmarks/bench.py`; processor x, python 3.11."
 
 
 def test_the_targets_of_the_standalone_server_are_read_from_its_rows() -> None:
