@@ -223,7 +223,7 @@ def test_without_parallel_calls_a_turn_has_only_its_first_call(name: str):
 def test_excluded_reasoning_is_counted():
     body = {**REQUEST, "include_reasoning": False}
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(body))
-    deltas = run(reader, [Chunk([1], "Hm."), Chunk([2]), Chunk([3], "</think>"), Chunk([4], "Sunny.")])
+    deltas = run(reader, [Chunk([1], "Hm."), Chunk([2], ""), Chunk([3], "</think>"), Chunk([4], "Sunny.")])
     assert items(deltas) == [answer("Sunny.")]
     assert deltas[-1] == EndTurn("stop", Usage(output_tokens=4, reasoning_tokens=2))
 

@@ -30,7 +30,7 @@ OPEN = Open("message", {"phase": "final_answer"})
 
 def test_all_text_is_the_answer():
     parser = PlainParser()
-    assert parser.feed(Chunk([1])) == []
+    assert parser.feed(Chunk([1], "")) == []
     assert parser.feed(Chunk([2], "It")) == [OPEN, "It"]
     assert parser.feed(Chunk([3], " is")) == [" is"]
     assert parser.end("stop", Usage(input_tokens=4)) == [Close(), EndTurn("stop", Usage(input_tokens=4, output_tokens=3))]
@@ -50,9 +50,9 @@ def test_a_turn_without_text_has_no_item():
 def test_log_probabilities_wait_for_their_text():
     first, second, third = {"token": "\ufffd"}, {"token": "\ufffd"}, {"token": "x"}
     parser = PlainParser()
-    assert parser.feed(Chunk([1], logprobs=[first])) == []
+    assert parser.feed(Chunk([1], "", [first])) == []
     assert parser.feed(Chunk([2], "é", [second])) == [OPEN, Text("é", [first, second])]
-    assert parser.feed(Chunk([3], logprobs=[third])) == []
+    assert parser.feed(Chunk([3], "", [third])) == []
     assert parser.end("stop", Usage()) == [Text("", [third]), Close(), EndTurn("stop", Usage(output_tokens=3))]
 
 
@@ -73,7 +73,9 @@ FORMATS = ["chat", "harmony", "responses", "text", Tagged("hermes")]
         ("responses", Chunk(text="hi")),
         ("responses", Chunk("hi")),
         ("text", Chunk(delta={"content": "hi"})),
+        ("text", Chunk([1])),
         (Tagged("hermes"), Chunk("hi")),
+        (Tagged("hermes"), Chunk([1])),
         (Tagged("hermes"), Chunk(delta={"content": "hi"})),
     ],
     ids=str,

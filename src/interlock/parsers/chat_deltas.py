@@ -27,7 +27,7 @@ from interlock.events.json import as_json, as_text, dumps, elements, is_array, i
 from interlock.events.parts import AnyAnnotation
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Refusal, Usage
 from interlock.fsm.lifecycle import NO_FIELDS
-from interlock.parsers.chunk import Chunk, Entry, ReasoningCounter, Recoveries, wrong_chunk
+from interlock.parsers.chunk import Chunk, ChunkError, Entry, ReasoningCounter, Recoveries
 from interlock.parsers.item_writers import (
     Alignment,
     ItemWriter,
@@ -186,7 +186,7 @@ class ChatParser:
 
     def _parse(self, chunk: Chunk) -> list[Delta]:
         if chunk.delta is None and (isinstance(chunk.token_ids, str) or (chunk.text and not chunk.token_ids)):
-            raise wrong_chunk(chunk, "delta")
+            raise ChunkError(chunk, "delta")
         for entry in chunk.logprobs or ():
             self._alignment.add(entry)
         get = _getter(chunk.delta)

@@ -23,8 +23,8 @@ class Chunk(Struct):
 
     token_ids: Sequence[int] = ()
     """The new token ids, in order."""
-    text: str = ""
-    """The new text, for formats that are parsed as text; harmony ignores it."""
+    text: str | None = None
+    """The new text, for formats that are parsed as text: empty if the tokens have none; harmony ignores it."""
     logprobs: Sequence[Entry] | None = None
     """One entry for each new token, or None."""
     delta: object | None = None
@@ -32,9 +32,12 @@ class Chunk(Struct):
     `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None."""
 
 
-def wrong_chunk(chunk: Chunk, reads: str) -> TypeError:
-    """Return the error for a chunk without the field that a parser reads."""
-    return TypeError(f"this parser reads a chunk's {reads}, but got {chunk!r:.200}")
+class ChunkError(TypeError):
+    """A chunk has only fields that its parser does not read."""
+
+    def __init__(self, chunk: Chunk, reads: str) -> None:
+        hint = "; the text of a token that has none is ''" if reads == "text" and chunk.token_ids else ""
+        super().__init__(f"this parser reads a chunk's {reads}, but got {chunk!r:.200}{hint}")
 
 
 ReasoningCounter: TypeAlias = Callable[[list[int]], int]
@@ -56,7 +59,7 @@ class Parser(Protocol):
         """Return the deltas that are certain after a chunk; never raises, for any model output (rule R17).
 
         Raises:
-            TypeError: The chunk has only what this parser does not read, such as text for one of deltas.
+            ChunkError: The chunk has only what this parser does not read, such as text for one of deltas.
         """
         ...
 

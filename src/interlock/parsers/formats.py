@@ -9,7 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.json import members
 from interlock.fsm.deltas import Delta, EndTurn, Usage
-from interlock.parsers.chunk import Chunk, Entry, Parser, wrong_chunk
+from interlock.parsers.chunk import Chunk, ChunkError, Entry, Parser
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, EndReason, Routing, finish_reason_of
 
@@ -26,9 +26,11 @@ class PlainParser:
         """Return the text unchanged; log probabilities of tokens without text wait for the next text."""
         self._tokens += len(chunk.token_ids)
         self._entries.extend(chunk.logprobs or ())
-        if not chunk.text and chunk.delta is not None:
-            raise wrong_chunk(chunk, "text")
-        return self._write(chunk.text) if chunk.text else []
+        if chunk.text:
+            return self._write(chunk.text)
+        if chunk.delta is not None or (chunk.text is None and chunk.token_ids):
+            raise ChunkError(chunk, "text")
+        return []
 
     def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
         """End the turn; the engine decides what an incomplete character becomes."""

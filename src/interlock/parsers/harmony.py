@@ -30,7 +30,7 @@ from attrs import define, evolve, field, frozen
 from interlock.events.json import elements
 from interlock.fsm.deltas import Delta, EndTurn, Usage
 from interlock.fsm.table import Edge, State, Table
-from interlock.parsers.chunk import Chunk, Entry, Recoveries, wrong_chunk
+from interlock.parsers.chunk import Chunk, ChunkError, Entry, Recoveries
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Route, Routing, finish_reason_of
 
@@ -567,7 +567,7 @@ class HarmonyParser:
                 self._tokens += 1
                 return [text]
         if chunk.text and not tokens and not self._tokens:
-            raise wrong_chunk(chunk, "token_ids")
+            raise ChunkError(chunk, "token_ids")
         return self._feed_many(tokens)
 
     def _feed_scored(self, tokens: Sequence[int], logprobs: Sequence[Entry]) -> list[Delta]:
@@ -582,7 +582,7 @@ class HarmonyParser:
             self._tokens += len(texts)
             return ["".join(texts)]
         if isinstance(tokens, str):
-            raise wrong_chunk(Chunk(tokens), "token_ids")
+            raise ChunkError(Chunk(tokens), "token_ids")
         for token in tokens:
             self._step(token, None)
         return self._take()

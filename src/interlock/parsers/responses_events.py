@@ -44,7 +44,7 @@ from interlock.fsm.deltas import (
 )
 from interlock.fsm.lifecycle import Fields
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.parsers.chunk import Chunk, Entry, Recoveries, wrong_chunk
+from interlock.parsers.chunk import Chunk, ChunkError, Entry, Recoveries
 from interlock.parsers.item_writers import Alignment, ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
 
@@ -316,7 +316,7 @@ class ResponsesParser:
                 self._stream = stream
                 return [text]
         if chunk.delta is None and (chunk.text or isinstance(chunk.token_ids, str)):
-            raise wrong_chunk(chunk, "delta")
+            raise ChunkError(chunk, "delta")
         self._read(event)
         if self._stream is not None and not self._passes_through(self._stream.item):
             self._stream = None

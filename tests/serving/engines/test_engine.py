@@ -7,10 +7,11 @@ import struct
 
 import httpx
 import pytest
+from for_each import for_each
 from live.engines import ENCODING
 
 from interlock.parsers import Chunk, Tagged
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, fitting
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, ModelFacts, Turn, explain_output, fitting
 from interlock.serving.engines.harmony_tokens import tool_messages, turn_messages
 from interlock.serving.engines.prompt import MAX_PATCHES, _without_media, estimate, image_size
 from interlock.serving.engines.script import ScriptedEngine, ScriptRule, ScriptStep
@@ -361,3 +362,26 @@ def test_media_count_their_estimated_tokens(part, tokens) -> None:
 def test_an_estimate_counts_media_beside_the_text() -> None:
     part = image(png(640, 480, bytes(1_000_000)))
     assert estimate([part, "a" * 400]) == pytest.approx(300 + 100, abs=20)
+
+
+TYPED = [
+    (EngineOutput(Chunk([1], "a", [{"token": "a"}], object()), more=[Chunk()]), None),
+    ("a", "'a', and not an EngineOutput, such as EngineOutput(Chunk(text='Hi'), 'stop')"),
+    (EngineOutput("a"), "an EngineOutput whose chunk is 'a', and not Chunk"),
+    (EngineOutput(Chunk(text=5)), "an EngineOutput whose chunk.text is 5, and not str or None"),
+    (EngineOutput(Chunk(), more=[Chunk([""])]), "an EngineOutput whose more[0].token_ids is [''], and not Sequence[int]"),
+    (EngineOutput(Chunk(), more=5), "an EngineOutput whose more is 5, and not Sequence[Chunk]"),
+    (EngineOutput(Chunk(), output_tokens="3"), "an EngineOutput whose output_tokens is '3', and not int"),
+    (
+        EngineOutput(Chunk(), "eos"),
+        (
+            "an EngineOutput whose finish_reason is 'eos', "
+            "and not None or one of stop, length, content_filter, abort, error, cut, steered"
+        ),
+    ),
+]
+
+
+@for_each(("output", "problem"), TYPED, ids=str)
+def test_a_wrong_output_is_explained(output, problem) -> None:
+    assert explain_output(output) == problem

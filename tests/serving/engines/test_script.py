@@ -541,7 +541,7 @@ DELTA = {"content": "Hello!"}
     ("chunk", "one", "none"),
     [
         (Chunk([1, 2], "Hello!", LOGPROBS), Chunk([1], "Hello", LOGPROBS[:1]), Chunk([], "", [])),
-        (Chunk([1, 2], "Hello!"), Chunk([1], "Hel"), Chunk([])),
+        (Chunk([1, 2], "Hello!"), Chunk([1], "Hel"), Chunk([], "")),
         (Chunk([1, 2], delta=DELTA), Chunk([1], delta=DELTA), Chunk([])),
     ],
 )

@@ -17,7 +17,7 @@ from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.driver import SequentialIds
 from interlock.parsers.chunk import Chunk
 from interlock.serving.engines import engine as engines
-from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.requests.api_errors import EngineError
 from interlock.serving.requests.create import read_request
 from interlock.serving.responses.run import GENERATION_ERROR, NullWriter, RequestContext
@@ -454,3 +454,45 @@ def test_a_prewarm_request_runs_the_engine_and_has_no_output(serve):
     assert [turn.budget for turn in engine.turns] == [16, None]
     assert (response["status"], response["output"], response["usage"]["output_tokens"]) == ("completed", [], 0)
     assert len(plain["output"]) == 2
+
+
+class Wrong(Engine):
+    models = ("staged",)
+    format = "text"
+
+    def __init__(self, output):
+        self.output = output
+
+    async def generate(self, turn):
+        del turn
+        yield EngineOutput(Chunk(text="Hi"))
+        yield self.output
+        yield EngineOutput(Chunk(), "stop")
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (" there", "' there', and not an EngineOutput, such as EngineOutput(Chunk(text='Hi'), 'stop')"),
+        (EngineOutput(Chunk(text=5)), "an EngineOutput whose chunk.text is 5, and not str or None"),
+        (
+            EngineOutput(Chunk([1])),
+            (
+                "a wrong chunk: this parser reads a chunk's text, but got Chunk(token_ids=[1], text=None, logprobs=None, "
+                "delta=None); the text of a token that has none is ''"
+            ),
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_output_fails_the_response_and_the_log_says_what_is_wrong(output, problem, caplog) -> None:
+    events = [event for batch in asyncio.run(collect(begin(Wrong(output)))) for event in batch]
+    assert check(events) == []
+    response = events[-1]["response"]
+    assert (response["status"], response["error"]["message"]) == ("failed", GENERATION_ERROR)
+    assert response["output"][0]["content"][0]["text"] == "Hi"
+    (record,) = caplog.records
+    assert (record.getMessage(), record.exc_info) == (
+        f"resp_1: the response failed: 'generate' of Wrong yielded {problem}",
+        None,
+    )

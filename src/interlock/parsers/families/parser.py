@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, Recoveries, wrong_chunk
+from interlock.parsers.chunk import Chunk, ChunkError, Recoveries
 from interlock.parsers.families.effects import Effects, ParserSettings, TokenCounter
 from interlock.parsers.families.family import MAX_LENGTH, Family, NameMatch, TurnStart, after_name, read_envelope
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
@@ -125,8 +125,8 @@ class FamilyParser:
             effects.item.alignment.add(entry)
         if text:
             self._scan(self._partial + text, final=False)
-        elif isinstance(chunk.delta, Mapping) or isinstance(ids, str):  # vLLM's engine has its own output there
-            raise wrong_chunk(chunk, "text")
+        elif isinstance(chunk.delta, Mapping) or (text is None and ids):  # vLLM's engine has its own output as `delta`
+            raise ChunkError(chunk, "text")
         return effects.item.take()
 
     def end(self, reason: EndReason, usage: Usage) -> list[Delta]:

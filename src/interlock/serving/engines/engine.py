@@ -11,12 +11,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args, get_type_hints
 
 from attrs import define, evolve, field, frozen
+from msgspec import ValidationError, convert
 
 from interlock.events.items import NOTHING
-from interlock.events.json import members
+from interlock.events.json import is_array, members
 from interlock.fsm.deltas import FinishReason, Usage
 from interlock.parsers import Chunk, Format, Parser, Tagged, parser_for
 from interlock.serving.engines.chat_messages import as_object, chat_messages, function_of, template_messages
@@ -44,21 +46,46 @@ WARMING: Final = 16
 class EngineOutput:
     """One step of an engine for one request. Treat it as immutable; a frozen class takes three times as long to create.
 
-    Any step may have the token counts of the prompt (all, read from a prefix cache, written to it) and, if chunks have no token
-    ids, of the whole output (all, reasoning); 0 means unknown. `more` are further chunks of the same step, in order. With the
-    finish reason `stop`, `stop_sequence` is the request's stop string that ended the turn; None if no stop string matched, or the
-    engine does not say.
+    Counts are of the whole turn, and a later step may correct them; 0 is unknown.
     """
 
     chunk: Chunk
+    """The new output; `Chunk()` if there is none."""
     finish_reason: FinishReason | None = None
+    """Why the turn ended, in its last step; None in the others. A turn without one fails."""
     input_tokens: int = 0
+    """The tokens of the prompt; if unknown, what the engine's `count` returns."""
     cached_tokens: int = 0
+    """Tokens of the prompt that were read from a prefix cache."""
     cache_write_tokens: int = 0
+    """Tokens of the prompt that were written to a prefix cache."""
     output_tokens: int = 0
+    """The tokens that the model generated; if unknown, the number of `token_ids`."""
     reasoning_tokens: int = 0
+    """Generated tokens that are reasoning; if unknown, what the parser counts by `token_ids`."""
     more: Sequence[Chunk] = ()
+    """Further chunks of the same step, in order."""
     stop_sequence: str | None = None
+    """With the reason `stop`, the request's stop string that ended the turn; None if none did, or the engine does not say."""
+
+
+def explain_output(output: object) -> str | None:
+    """Return what is wrong with an output that `generate` yielded, or None. It takes long: for outputs that cannot be read."""
+    if not isinstance(output, EngineOutput):
+        return f"{output!r:.100}, and not an EngineOutput, such as EngineOutput(Chunk(text='Hi'), 'stop')"
+    parts = [("", output), ("chunk.", output.chunk)]
+    parts += [(f"more[{index}].", chunk) for index, chunk in enumerate(output.more if is_array(output.more) else ())]
+    for place, part in parts:
+        kind = type(part)
+        for name, hint in get_type_hints(kind).items() if kind in {EngineOutput, Chunk} else ():
+            value: object = getattr(part, name)
+            try:
+                convert(value, hint)
+            except ValidationError:
+                reasons = f"None or one of {', '.join(get_args(FinishReason))}"
+                allowed = reasons if name == "finish_reason" else str(get_annotations(kind)[name]).replace(" | ", " or ")
+                return f"an EngineOutput whose {place}{name} is {value!r:.100}, and not {allowed}"
+    return None
 
 
 @frozen

@@ -238,7 +238,7 @@ def _output(line: _RecordedLine) -> EngineOutput:
     ids, logprobs, usage = fields.token_ids or (), fields.logprobs, fields.usage or _RecordedUsage()
     if ids and logprobs is not None and len(ids) != len(logprobs):
         raise RecordingError(line.number, f"{len(logprobs)} logprobs for {len(ids)} token_ids")
-    chunk = Chunk(ids, fields.text or "", logprobs, line.fields.get("delta"))
+    chunk = Chunk(ids, fields.text, logprobs, line.fields.get("delta"))
     counts = (usage.input_tokens or 0, usage.cached_tokens or 0, usage.cache_write_tokens or 0)
     return EngineOutput(chunk, fields.finish_reason, *counts, stop_sequence=fields.stop_sequence)
 
@@ -267,7 +267,7 @@ def _chunk_fields(output: EngineOutput) -> dict[str, object]:
         "stop_sequence": output.stop_sequence,
         "usage": {name: count for name, count in usage.items() if count},
     }
-    fields = {name: value for name, value in values.items() if value}
+    fields = {name: value for name, value in values.items() if value or (name == "text" and value == "" and chunk.token_ids)}
     return fields if chunk.logprobs is None else {**fields, "logprobs": list(chunk.logprobs)}
 
 
@@ -315,14 +315,16 @@ def _chunks(turn: RecordedTurn, size: int) -> list[Chunk]:
 
 
 def _divide(chunks: Sequence[Chunk], size: int) -> Iterator[Chunk]:
-    text = "".join(chunk.text for chunk in chunks)
+    text = "".join(chunk.text or "" for chunk in chunks)
+    has_text = any(chunk.text is not None for chunk in chunks)
     ids = [token for chunk in chunks for token in chunk.token_ids]
     logprobs = [entry for chunk in chunks for entry in chunk.logprobs or ()]
     tokens = [str(entry.get("token", "")) for entry in logprobs]
     texts = tokens if "".join(tokens) == text else text
     for start in range(0, max(len(ids), len(logprobs), len(texts)), size):
         part = slice(start, start + size)
-        yield Chunk(tuple(ids[part]), "".join(texts[part]), None if chunks[0].logprobs is None else tuple(logprobs[part]))
+        spoken = "".join(texts[part]) if has_text else None
+        yield Chunk(tuple(ids[part]), spoken, None if chunks[0].logprobs is None else tuple(logprobs[part]))
 
 
 def _divide_delta(chunk: Chunk, size: int) -> list[Chunk]:

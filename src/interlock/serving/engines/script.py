@@ -826,6 +826,8 @@ def _truncate(chunk: Chunk, count: int) -> Chunk:
     """Return the first tokens of a chunk with their text, which is estimated without log probabilities; a delta stays whole."""
     entries = chunk.logprobs
     texts = [str(entry.get("token", "")) for entry in entries or ()]
-    is_exact = "".join(texts) == chunk.text
-    text = "".join(texts[:count]) if is_exact else chunk.text[: len(chunk.text) * count // len(chunk.token_ids)]
+    text = chunk.text
+    if text:
+        is_exact = "".join(texts) == text
+        text = "".join(texts[:count]) if is_exact else text[: len(text) * count // len(chunk.token_ids)]
     return Chunk(chunk.token_ids[:count], text, entries and entries[:count], chunk.delta if count else None)

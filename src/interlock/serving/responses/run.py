@@ -31,9 +31,9 @@ from interlock.fsm.driver import Clock, Ids, ReadyCall, ResponseDriver
 from interlock.fsm.lifecycle import FinalFields
 from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
-from interlock.parsers.chunk import ListReader
+from interlock.parsers.chunk import ChunkError, ListReader
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, fitting
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, explain_output, fitting
 from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
@@ -72,6 +72,9 @@ NOT_COMPACTED: Final = "The conversation could not be compacted: "
 
 GENERATION_ERROR: Final = "The server had an error while it generated the response."
 """Replaces the message of an error that may contain private details."""
+
+READING_ERRORS: Final = (AttributeError, TypeError, ValueError)
+"""The errors that an output may cause which is not what its type says. Outputs are not checked before: it takes too long."""
 
 MAX_TURNS: Final = 128
 """The turns after which a response ends although its last call is async, so that a model cannot call forever."""
@@ -330,6 +333,8 @@ class TurnProgress:
     turn_output_at: float = 0.0
     """When it wrote the first output of the turn, or 0."""
     finish_reason: FinishReason | None = None
+    output: EngineOutput = field(factory=lambda: EngineOutput(Chunk()))
+    """The last output of the engine."""
 
     def begin(self, first_item: int) -> None:
         """Begin another turn."""
@@ -565,6 +570,7 @@ class ResponseRun(Generic[T]):
         with traces.record("turn", "INTERNAL", {"interlock.turn.index": turn.index}):
             async with aclosing(await generation.start(turn)) as outputs:
                 async for output in outputs:
+                    progress.output = output
                     rewritten = read((output.chunk, *output.more))
                     progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
                     if output.input_tokens or output.cached_tokens or output.output_tokens:
@@ -699,9 +705,15 @@ class ResponseRun(Generic[T]):
             pass  # the client caused it, so do not log it
         elif isinstance(error, ApiError) or isinstance(error.__cause__, ApiError):  # an upstream caused it: no traceback
             logger.warning("%s: the response failed: %s", self.driver.id, failure)
+        elif isinstance(error, READING_ERRORS) and (problem := self._explain(error)) is not None:
+            name = type(self.engine).__name__
+            logger.error("%s: the response failed: 'generate' of %s yielded %s", self.driver.id, name, problem)
         else:
             self.control.record(error, self.driver.id, "the response failed")
         return Fault(failure.code, str(failure)) if isinstance(failure, EngineError) else Fault("server_error", GENERATION_ERROR)
+
+    def _explain(self, error: BaseException) -> str | None:
+        return f"a wrong chunk: {error}" if isinstance(error, ChunkError) else explain_output(self.progress.output)
 
 
 async def _end_with(delta: Delta) -> RunSteps:

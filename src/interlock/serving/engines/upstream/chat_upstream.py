@@ -393,7 +393,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         self._has_whole = False
         self._ids.clear()
         if self._reasoning is not None:
-            texts = [self._reasoning.feed(output.chunk.text), self._reasoning.flush()]
+            texts = [self._reasoning.feed(output.chunk.text or ""), self._reasoning.flush()]
             output.chunk.delta = ChatDelta("".join(text for _, text in texts), "".join(reasoning for reasoning, _ in texts))
         return output
 

@@ -122,7 +122,7 @@ class FamilyReader:
         else:  # separate marker tokens from text that is spelled like them
             pairing = self._pairing or _pairing(self._call, self._tokens)
             finished = self._pairing is None or _is_last(chunk)
-            chunks = pairing.pair(token_ids, chunk.text, chunk.logprobs, finished=finished)
+            chunks = pairing.pair(token_ids, chunk.text or "", chunk.logprobs, finished=finished)
             deltas = join_text([delta for each in chunks for delta in self._parser.feed(each)])
         self._tokens.extend(token_ids)
         return deltas
@@ -169,7 +169,7 @@ class DeltaReader:
         if parse is None:
             chunk.delta = {"content": chunk.text}
             return self._parser.feed(chunk)
-        is_pair = self._pairing.take(chunk.token_ids, chunk.text, chunk.logprobs)
+        is_pair = self._pairing.take(chunk.token_ids, chunk.text or "", chunk.logprobs)
         if is_pair and not finished:
             chunk.delta = parse(chunk.text, chunk.token_ids, self._call.request, self._call.prompt, finished=False)
             return self._parser.feed(chunk)
@@ -257,11 +257,11 @@ class Pairing:
     def take_pairs(self, *, finished: bool) -> list[Chunk]:
         """Return the pending tokens whose text has arrived, as `pair` does."""
         chunks: list[Chunk] = []
-        while self._pending and self._text.startswith(self._pending[0].text):
+        while self._pending and self._text.startswith(expected := self._pending[0].text or ""):
             chunk = self._pending.popleft()
-            self._text = self._text[len(chunk.text) :]
-            chunks.append(Chunk([chunk.token_ids[0]]) if chunk.token_ids[0] in self._controls else chunk)
-        if self._pending and (finished or not self._pending[0].text.startswith(self._text)):
+            self._text = self._text[len(expected) :]
+            chunks.append(Chunk([chunk.token_ids[0]], "") if chunk.token_ids[0] in self._controls else chunk)
+        if self._pending and (finished or not (self._pending[0].text or "").startswith(self._text)):
             chunks.append(self._rest())
         return chunks
 
