@@ -69,6 +69,7 @@ __all__ = [
     "SequentialIds",
     "SseWriter",
     "Start",
+    "StopStrings",
     "StreamEvent",
     "Succeed",
     "Summary",

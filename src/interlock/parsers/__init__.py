@@ -11,6 +11,7 @@ Parsers make no stream events and no item ids, and use no network. Each implemen
     routing             from a recipient to the kind of item
     item_writers        from the text of an item to deltas
     client_tools        tools that the client runs, and their calls
+    stop_strings        the end of a turn at a stop string, for engines
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.responses_events import ResponsesParser
     from interlock.parsers.routing import Routing
+    from interlock.parsers.stop_strings import StopStrings
 
 __all__ = [
     "ChatParser",
@@ -39,6 +41,7 @@ __all__ = [
     "PlainParser",
     "ResponsesParser",
     "Routing",
+    "StopStrings",
     "Tagged",
     "parser_for",
 ]
@@ -46,5 +49,8 @@ __all__ = [
 __getattr__ = exporter(
     __name__,
     __all__,
-    [f"{__name__}.{home}" for home in ("chunk", "formats", "routing", "harmony", "chat_deltas", "responses_events", "families")],
+    [
+        f"{__name__}.{home}"
+        for home in ("chunk", "formats", "routing", "harmony", "chat_deltas", "responses_events", "families", "stop_strings")
+    ],
 )

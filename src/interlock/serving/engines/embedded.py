@@ -18,7 +18,7 @@ from attrs import Factory, define, evolve, field, frozen
 from attrs.validators import ge
 
 from interlock.events.json import elements, is_array, is_object, members
-from interlock.parsers import Format, Tagged
+from interlock.parsers import Format, StopStrings, Tagged
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.prompt import (
     SERVER_CALLS,
@@ -117,12 +117,9 @@ def script_step(turn: Turn) -> ScriptStep:
 
 def _truncate_at_stop(step: ScriptStep, stop: object) -> tuple[ScriptStep, str | None]:
     """Truncate an answer at the first of the request's stop strings, and return that string."""
-    text = step.says if isinstance(step.says, str) and not step.calls else ""
-    strings = [each for each in ([stop] if isinstance(stop, str) else elements(stop)) if isinstance(each, str) and each in text]
-    if not strings:
-        return step, None
-    first = min(strings, key=text.index)
-    return ScriptStep(thinks=step.thinks, says=text.partition(first)[0]), first
+    strings = StopStrings(stop)
+    text = strings.feed(step.says) if isinstance(step.says, str) and not step.calls else ""
+    return (step if strings.found is None else ScriptStep(thinks=step.thinks, says=text)), strings.found
 
 
 def user_text(turn: Turn) -> str:
