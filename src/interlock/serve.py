@@ -13,7 +13,7 @@ try:
     from interlock.serving.store import open_store
     from interlock.serving.store.response_store import ResponseStore
     from interlock.serving.tools.address import AddressPolicy
-    from interlock.serving.tools.hosting import LocalTool, ToolRunner, Tools, ToolServers, ToolSession
+    from interlock.serving.tools.hosting import LocalFunction, LocalTool, ToolRunner, Tools, ToolServers, ToolSession
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"interlock.serve needs {error.name}: pip install 'interlock[serve]' (in a checkout, '.[serve]')", name=error.name
@@ -28,6 +28,7 @@ __all__ = [
     "EngineOutput",
     "Generation",
     "HostedTool",
+    "LocalFunction",
     "LocalTool",
     "ModelFacts",
     "PromptError",

@@ -178,6 +178,6 @@ def test_a_valid_engine_class_is_built() -> None:
 
 
 def test_an_unknown_hosted_tool_is_refused():
-    message = "ToolServers has 'dice', but a hosted tool is one of code_interpreter, web_search, container; other tools are MCP"
+    message = "'dice' is no hosted tool, which is one of code_interpreter, web_search, container; give other tools as functions"
     with pytest.raises(DeclarationError, match=message):
         build(Settings(), EmbeddedEngine(), tools=ToolServers({"dice": "http://127.0.0.1/mcp"}))

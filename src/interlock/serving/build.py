@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import iscoroutinefunction, isgeneratorfunction, unwrap
 from typing import Final
 
+from attrs import evolve
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -22,11 +23,14 @@ from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.sealing import SealingKeys
 from interlock.serving.responses.service import ResponseService
-from interlock.serving.settings import Settings
+from interlock.serving.settings import DEFAULTS, Settings
 from interlock.serving.store import open_store
 from interlock.serving.store.response_store import ResponseStore
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.hosting import LocalTool, ToolRunner, ToolServers
+from interlock.serving.tools.hosting import LocalFunction, LocalTool, ToolRunner, ToolServers
+
+TOOL_SETTINGS: Final = ("tool_server", "tool_timeout", "code_interpreter", "web_search", "allow_mcp_host")
+"""The settings that `build_tools` reads."""
 
 EXPOSED_HEADERS: Final = ("x-request-id", "request-id", "retry-after")
 """The headers of answers that pages of other origins may read."""
@@ -38,32 +42,44 @@ def build(
     *,
     store: ResponseStore | None = None,
     tools: ToolRunner | None = None,
+    functions: Mapping[str, Sequence[LocalFunction]] | None = None,
 ) -> Application:
-    """Compose an ASGI application.
-
-    `app.state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
+    """Return the ASGI application of a server.
 
     Args:
         settings: The settings.
         engine: Generates the output.
         store: Stores responses, conversations and background events, instead of that of the settings. Closed at shutdown.
-        tools: Runs hosted tools, instead of `build_tools`.
+        tools: Runs hosted tools, instead of those of the settings.
+        functions: Tools of this server, by the label of the MCP server that requests name to use them.
 
     Raises:
-        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type, or a tool
-            has a name that no hosted tool has.
-        SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store.
+        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type, or a label
+            cannot be used.
+        SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store, or one is for the
+            tools that `tools` replaces.
+    """
+    if tools is None:
+        tools = evolve(build_tools(settings), functions=functions or {})
+    elif functions:
+        raise DeclarationError("build got 'tools' and 'functions': give the functions to ToolServers")
+    else:
+        for name in TOOL_SETTINGS:
+            if getattr(settings, name) != DEFAULTS[name]:
+                raise settings.error(name, "build got 'tools', which it does not change: give it to ToolServers instead")
+    return compose(settings, engine, tools, store)
+
+
+def compose(settings: Settings, engine: Engine, tools: ToolRunner, store: ResponseStore | None = None) -> Application:
+    """Return the application of a server whose tools are made; see `build`.
+
+    `app.state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
     """
     _require_declared(engine)
-    if isinstance(tools, ToolServers) and (unknown := [*tools.hosted.keys() - {*HOSTED_TOOLS}]):
-        names = ", ".join(HOSTED_TOOLS)
-        raise DeclarationError(
-            f"ToolServers has {unknown[0]!r}, but a hosted tool is one of {names}; other tools are MCP servers"
-        )
     service = ResponseService(
         engine,
         Archive(store or _open_store(settings), settings.times),
-        tools or build_tools(settings),
+        tools,
         _sealing_keys(settings),
         ActiveRuns(settings.max_streams),
         settings.raw_reasoning,

@@ -154,14 +154,14 @@ def test_invalid_options_are_refused(arguments, message) -> None:
 
 
 def test_the_command_passes_its_tool_options_to_the_server(monkeypatch) -> None:
-    calls, application = {}, build(Settings(), EmbeddedEngine())
-    monkeypatch.setattr(building, "build", lambda _settings, _engine, **options: calls.update(options) or application)
+    runners, application = [], build(Settings(), EmbeddedEngine())
+    monkeypatch.setattr(building, "compose", lambda _settings, _engine, tools: runners.append(tools) or application)
     for name in ("listen", "serve", "url_of"):
         monkeypatch.setattr(server, name, lambda *_, **__: None)
     options = ["--tool-server", "web_search=http://a/mcp", "--allow-mcp-host", "b.example", "--tool-timeout", "3"]
     ran = CliRunner().invoke(app, ["serve", *options])
     assert (ran.exit_code, ran.output) == (0, "")
-    assert calls["tools"] == ToolServers({"web_search": "http://a/mcp"}, AddressPolicy.of(["b.example"]), 3.0)
+    assert runners == [ToolServers({"web_search": "http://a/mcp"}, AddressPolicy.of(["b.example"]), 3.0)]
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def serve(**_options: object) -> None:
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     settings = _share_key(_guard_local(settings))
     from interlock.serving import metrics
-    from interlock.serving.build import build, build_tools
+    from interlock.serving.build import build_tools, compose
     from interlock.serving.http import server
 
     if settings.workers > 1:
@@ -88,7 +88,7 @@ def serve(**_options: object) -> None:
     with option_errors():
         upstreams, servers = gateway_upstreams(settings), build_tools(settings)
         running, tools = _engine(settings, upstreams, servers)
-        application = build(settings, running, tools=tools)
+        application = compose(settings, running, tools)
     keys: Keys = application.state.keys
     if settings.view:
         from interlock.serving.view.web import RecentStreams, ViewerMiddleware
@@ -120,11 +120,11 @@ def serve(**_options: object) -> None:
 
 def _create(settings: Settings) -> Application:
     """Return the application of one of several processes, which begins here."""
-    from interlock.serving.build import build, build_tools
+    from interlock.serving.build import build_tools, compose
 
     log_to_stderr(settings.log_level, settings.log_format)
     engine, tools = _engine(settings, gateway_upstreams(settings), build_tools(settings))
-    return build(settings, engine, tools=tools)
+    return compose(settings, engine, tools)
 
 
 async def _survey(upstreams: Sequence[Upstream]) -> Sequence[UpstreamReport]:

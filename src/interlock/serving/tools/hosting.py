@@ -12,9 +12,10 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
+from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from interlock.events.items import ITEMS, NOT_UNDERSTOOD, NOTHING, ItemKind, res
 from interlock.events.json import as_text, dumps, elements, is_array, is_object, members
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
+from interlock.fsm.table import DeclarationError
 from interlock.serving import metrics, traces
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
@@ -64,6 +66,8 @@ TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header (RFC 9110, section 5.6.2)."""
 VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
 """The value of a header, limited to the characters that every server accepts (RFC 9110, section 5.5)."""
+
+FUNCTION_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
 """The first line of a page in a tool's text: `[3] Title (https://…)`."""
@@ -151,6 +155,76 @@ class LocalTool(Protocol):
     async def close(self) -> None:
         """End what outlives a response."""
         ...
+
+
+@frozen
+class LocalFunction:
+    """A function of this server that models call as the tool of an MCP server.
+
+    Args:
+        name: Its name.
+        description: What models read about it.
+        parameters: The JSON Schema of its arguments: an object.
+        function: Gets the arguments by name, and returns the result as text. The model and the client read the message of a
+            `ToolFailedError`.
+
+    Raises:
+        DeclarationError: The name has other characters than letters, digits, `_` and `-`, or `function` is not declared with
+            `async def`.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    function: Callable[..., Awaitable[str]]
+
+    def __attrs_post_init__(self) -> None:
+        _require_name(self.name)
+        if not iscoroutinefunction(self.function):
+            raise DeclarationError(f"the function of the tool {self.name!r} is declared with 'async def'")
+
+
+def _require_name(name: object) -> None:
+    if not isinstance(name, str) or FUNCTION_NAME.fullmatch(name) is None:
+        raise DeclarationError(f"{name!r} is not the name of a tool or server: 1 to 64 letters, digits, '_' and '-'")
+
+
+@frozen
+class LocalServer:
+    """Functions of this server as an MCP server, whose calls may take `seconds`; see `Session`."""
+
+    functions: Mapping[str, LocalFunction]
+    seconds: float
+
+    def list_tools(self) -> Iterator[ListedTool]:
+        for each in self.functions.values():
+            fields = {"name": each.name, "description": each.description, "input_schema": each.parameters, "annotations": None}
+            yield ListedTool(fields)
+
+    async def call(self, name: str, arguments: Mapping[str, object]) -> str:
+        """Call a function and return its result.
+
+        Raises:
+            ToolFailedError: It says so, or it has other arguments.
+            ToolError: There is no such function, or it takes too long.
+        """
+        if name not in self.functions:  # the client has sent a list with another tool
+            raise ToolError(f"This server has no tool '{name}'.")
+        function = self.functions[name].function
+        try:
+            signature(function).bind(**arguments)
+        except TypeError as error:
+            raise ToolFailedError(f"The arguments are wrong: {error}.") from None
+        try:
+            async with asyncio.timeout(self.seconds) as limit:
+                result: object = await function(**arguments)
+        except TimeoutError:
+            if limit.expired():
+                raise ToolError(f"The tool did not answer within {self.seconds:g} seconds.") from None
+            raise
+        if not isinstance(result, str):
+            raise TypeError(f"the tool {name!r} returned {result!r:.100}, and not text")
+        return result
 
 
 @frozen
@@ -399,15 +473,29 @@ class ToolServers:
     """Creates the tools of each response.
 
     `hosted` maps each hosted tool to the trusted URL of its MCP server, or to a tool of this server; `policy` limits the
-    addresses that the URLs in requests can reach, and `seconds` limits each call of an MCP server.
+    addresses that the URLs in requests can reach, and `seconds` limits each call of an MCP server. `functions` are tools of this
+    server, by the label of the MCP server that requests name to use them.
+
+    Raises:
+        DeclarationError: A hosted tool or a label cannot have this name, or two functions have one name.
     """
 
     hosted: Mapping[HostedTool, str | LocalTool] = field(factory=dict[HostedTool, str | LocalTool])
     policy: AddressPolicy = field(factory=AddressPolicy)
     seconds: float = CALL_SECONDS
+    functions: Mapping[str, Sequence[LocalFunction]] = field(factory=dict[str, Sequence[LocalFunction]], kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Load the MCP client before a response needs it, if the operator allows any server."""
+        if unknown := [*self.hosted.keys() - {*HOSTED_TOOLS}]:
+            names = ", ".join(HOSTED_TOOLS)
+            raise DeclarationError(f"{unknown[0]!r} is no hosted tool, which is one of {names}; give other tools as functions")
+        for label, functions in self.functions.items():
+            _require_name(label)
+            if label in LABELS:
+                raise DeclarationError(f"the label {label!r} is the one of a hosted tool")
+            if len({each.name for each in functions}) < len(functions):
+                raise DeclarationError(f"two functions of the server {label!r} have the same name")
         if any(isinstance(tool, str) for tool in self.hosted.values()) or self.policy != AddressPolicy():
             load_session_class()
 
@@ -415,6 +503,11 @@ class ToolServers:
     def descriptions(self) -> Mapping[str, str]:
         """What models read about each hosted tool; empty for the usual text."""
         return {kind: "" if isinstance(tool, str) else tool.description for kind, tool in self.hosted.items()}
+
+    def local_server(self, label: str) -> LocalServer | None:
+        """Return the functions with the label of an MCP server, if there are any."""
+        functions = self.functions.get(label)
+        return None if functions is None else LocalServer({each.name: each for each in functions}, self.seconds)
 
     def begin(
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str
@@ -579,6 +672,8 @@ class ResponseTools:
 
     async def _session(self, call: ReadyCall, *, allowed: bool) -> ToolSession:
         target = self._target(call, allowed=allowed)
+        if isinstance(target, LocalServer):
+            return target
         if isinstance(target, Endpoint):
             if self._domains and call.kind == "web_search_call":
                 raise ToolError("The web search of this server cannot be limited to domains.")
@@ -598,7 +693,7 @@ class ResponseTools:
         if not allowed:
             return Fail(item_id, f"A request may have at most {MAX_SERVERS} MCP servers whose tools are not listed yet.")
         try:
-            tools = await (await self._mcp_session(server.endpoint(self._runner.policy))).list_tools()
+            tools = await self._list_tools(server)
         except ToolError as error:
             logger.warning("The tools of %r could not be listed: %r", server.label, str(error))
             return Fail(item_id, str(error))
@@ -607,8 +702,15 @@ class ResponseTools:
                 raise
             logger.exception("%s: its tools could not be listed", server.label)
             return Fail(item_id, TOOL_ERROR)
-        self._set_list(server.label, map(ListedTool.of, tools))
+        self._set_list(server.label, tools)
         return Succeed(item_id, {"tools": [tool.fields for tool in self._listed[server.label].values()]})
+
+    async def _list_tools(self, server: DeclaredServer) -> Iterable[ListedTool]:
+        local = self._runner.local_server(server.label)
+        if local is not None:
+            return local.list_tools()
+        session = await self._mcp_session(server.endpoint(self._runner.policy))
+        return map(ListedTool.of, await session.list_tools())
 
     def _set_list(self, label: str, tools: Iterable[ListedTool]) -> None:
         self._listed[label] = {tool.name: tool for tool in self._servers[label].filter_allowed(tools)}
@@ -633,7 +735,7 @@ class ResponseTools:
             self._citations.add_pages(pages_of(text))
         return Succeed(call.id, result_item_fields(call, text, self._request.include))
 
-    def _target(self, call: ReadyCall, *, allowed: bool) -> Endpoint | LocalTool:
+    def _target(self, call: ReadyCall, *, allowed: bool) -> Endpoint | LocalTool | LocalServer:
         if not allowed:
             raise ToolError("The response has reached its limit of tool calls.")
         tool = mcp_tool(call.kind, call.fields)
@@ -655,7 +757,7 @@ class ResponseTools:
         if self._tool(label, name) is None:
             raise ToolError(f"The MCP server '{label}' has no tool '{name}' that may be called.")
         if runner is None:
-            return server.endpoint(self._runner.policy)
+            return self._runner.local_server(label) or server.endpoint(self._runner.policy)
         return Endpoint(runner) if isinstance(runner, str) else runner
 
     def _failed(self, call: ReadyCall, message: str) -> Fail:

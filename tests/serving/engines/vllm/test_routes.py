@@ -311,7 +311,7 @@ def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch):
     assert not hasattr(sys.modules[compat.HY_V4], compat.HY_V4_TOOLS)
 
 
-@pytest.mark.parametrize("broken", ["mount", "build"])
+@pytest.mark.parametrize("broken", ["mount", "compose"])
 def test_an_unexpected_error_of_the_plugin_leaves_the_route_to_vllm(monkeypatch, caplog, broken):
     def refuse(*_, **__):
         raise RuntimeError("it is built otherwise")

@@ -34,7 +34,7 @@ from interlock.events.json import dumps
 from interlock.parsers import parser_for
 from interlock.parsers.families import Family
 from interlock.serving import traces
-from interlock.serving.build import build, build_tools
+from interlock.serving.build import build_tools, compose
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
@@ -141,7 +141,7 @@ class InterlockPlugin:
         salt = settings.cache_salt or ("tenant" if has_tenants else "none")
         compat.accept_function_tools(getattr(args, "tool_call_parser", None))
         engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
-        application = build(settings, engine, tools=tools)
+        application = compose(settings, engine, tools)
         keys: Keys = application.state.keys
         api = evolve(application.api, decode=read_any_object)
         parser_for(engine.format, {})  # so that the first request need not load it

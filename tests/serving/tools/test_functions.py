@@ -1,0 +1,196 @@
+"""Functions of the server are tools of an MCP server without a URL: listed, approved and called as those of any other."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from for_each import for_each
+from live.agents import WatchedServers, ask, calling
+
+from interlock.fsm.table import DeclarationError
+from interlock.parsers import Chunk, Tagged
+from interlock.serving.build import build
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.engines.engine import Engine, EngineOutput
+from interlock.serving.requests.api_errors import ToolFailedError
+from interlock.serving.settings import Settings, SettingsError
+from interlock.serving.tools.hosting import TOOL_ERROR, LocalFunction, ToolServers
+from interlock.testing import assert_legal
+
+SIDES = {"type": "object", "properties": {"sides": {"type": "integer"}}, "required": ["sides"]}
+DICE = {"type": "mcp", "server_label": "dice", "require_approval": "never"}
+HI = {"type": "message", "role": "user", "content": "Hi"}
+
+
+async def roll(sides):
+    """Roll a die that always shows its highest number."""
+    if sides < 1:
+        raise ToolFailedError("A die has a side.")
+    return str(sides)
+
+
+ROLL = LocalFunction("roll", "Rolls a die.", SIDES, roll)
+
+
+def dice(function=roll, seconds=5.0):
+    return WatchedServers(seconds=seconds, functions={"dice": [LocalFunction("roll", "Rolls a die.", SIDES, function)]})
+
+
+def rolled(arguments='{"sides": 6}', **settings):
+    function, seconds = settings.pop("function", roll), settings.pop("seconds", 5.0)
+    call = calling(f"mcp.dice.{settings.pop('name', 'roll')}", arguments)
+    return ask(call, tools=[{**DICE, **settings.pop("tool", {})}], runner=dice(function, seconds), **settings)
+
+
+def error_of(outcome):
+    (call,) = outcome.of("mcp_call")
+    return call["status"], call["error"]["content"][0]["text"]
+
+
+def test_a_function_is_listed_and_called_and_the_model_reads_its_result() -> None:
+    outcome = rolled()
+    listed, call, message = outcome.output
+    tool = {"name": "roll", "description": "Rolls a die.", "input_schema": SIDES, "annotations": None}
+    assert (listed["type"], listed["server_label"], listed["tools"]) == ("mcp_list_tools", "dice", [tool])
+    assert (call["type"], call["name"], call["status"], call["output"]) == ("mcp_call", "roll", "completed", "6")
+    assert message["content"][0]["text"] == "Done."
+    assert outcome.engine.turns[1].items[-1]["output"] == "6"
+
+
+def test_a_function_that_is_not_allowed_is_neither_listed_nor_called() -> None:
+    outcome = rolled(tool={"allowed_tools": ["flip"]})
+    assert outcome.of("mcp_list_tools")[0]["tools"] == []
+    assert error_of(outcome) == ("failed", "The MCP server 'dice' has no tool 'roll' that may be called.")
+
+
+def test_a_function_needs_approval_unless_the_request_says_never() -> None:
+    (asked,) = rolled(tool={"require_approval": "always"}).of("mcp_approval_request")
+    assert (asked["name"], asked["arguments"]) == ("roll", '{"sides": 6}')
+    answer = {"type": "mcp_approval_response", "approval_request_id": asked["id"], "approve": True}
+    outcome = ask(tools=[DICE], runner=dice(), items=[HI, asked, answer])
+    assert outcome.of("mcp_call")[0]["output"] == "6"
+
+
+async def forget(sides):
+    return sides
+
+
+async def sleep(sides):
+    await asyncio.sleep(sides)
+
+
+async def wait(sides):
+    raise TimeoutError(sides)
+
+
+async def leak(sides):
+    raise RuntimeError(f"a secret {sides}")
+
+
+FAILURES = [
+    (roll, '{"sides": 0}', "A die has a side."),
+    (roll, "{}", "The arguments are wrong: missing a required argument: 'sides'."),
+    (roll, '{"sides": 6, "color": "red"}', "The arguments are wrong: got an unexpected keyword argument 'color'."),
+    (roll, "[]", "The arguments are not a JSON object."),
+    (sleep, '{"sides": 60}', "The tool did not answer within 0.01 seconds."),
+    (wait, '{"sides": 6}', TOOL_ERROR),
+    (leak, '{"sides": 6}', TOOL_ERROR),
+    (forget, '{"sides": 6}', TOOL_ERROR),
+]
+
+
+@for_each(("function", "arguments", "error"), FAILURES)
+def test_a_failure_of_a_function_fails_its_call_and_the_response_goes_on(function, arguments, error) -> None:
+    outcome = rolled(arguments, function=function, seconds=0.01)
+    assert error_of(outcome) == ("failed", error)
+    assert outcome.engine.turns[1].items[-1]["output"] == f"Error: {error}"
+    assert outcome.response["status"] == "completed"
+
+
+def test_the_log_says_that_a_function_returned_no_text(caplog) -> None:
+    rolled(function=forget)
+    (record,) = caplog.records
+    assert str(record.exc_info[1]) == "the tool 'roll' returned 6, and not text"
+
+
+def test_a_list_that_the_client_sends_cannot_add_a_function() -> None:
+    listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "dice", "tools": [{"name": "x", "input_schema": {}}]}
+    outcome = ask(calling("mcp.dice.x", "{}"), tools=[DICE], runner=dice(), items=[listed, HI])
+    assert error_of(outcome) == ("failed", "This server has no tool 'x'.")
+
+
+class Gambler(Engine):
+    models = ("gambler",)
+    format = Tagged("hermes")
+
+    async def generate(self, turn):
+        results = [item for item in turn.items if item["type"] == "mcp_call"]
+        names = [each["function"]["name"] for each in turn.functions()]
+        text = f"You rolled {results[-1]['output']}." if results else json.dumps({"name": names[0], "arguments": {"sides": 6}})
+        yield EngineOutput(Chunk(text=text if results else f"<tool_call>{text}</tool_call>"), "stop")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("responses", {"input": "Roll!", "tools": [DICE]}),
+        (
+            "messages",
+            {
+                "messages": [{"role": "user", "content": "Roll!"}],
+                "max_tokens": 16,
+                "mcp_servers": [{"type": "url", "url": "https://dice.example", "name": "dice"}],
+                "tools": [{"type": "mcp_toolset", "mcp_server_name": "dice"}],
+            },
+        ),
+    ],
+)
+def test_a_server_that_is_built_with_functions_runs_them_for_both_apis(path, fields) -> None:
+    app = build(Settings(), Gambler(), functions={"dice": [ROLL]})
+
+    async def post():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.post(f"/v1/{path}", json={"model": "gambler", "stream": True, **fields})
+
+    answer = asyncio.run(post())
+    assert_legal(answer.content)
+    assert b"You rolled 6." in answer.content
+
+
+REFUSED = [
+    (lambda: LocalFunction("roll it", "", SIDES, roll), "'roll it' is not the name of a tool or server: 1 to 64 letters, "),
+    (lambda: LocalFunction("roll", "", SIDES, print), "the function of the tool 'roll' is declared with 'async def'"),
+    (lambda: ToolServers(functions={"": []}), "'' is not the name of a tool or server"),
+    (lambda: ToolServers(functions={"container": []}), "the label 'container' is the one of a hosted tool"),
+    (lambda: ToolServers(functions={"dice": [ROLL, ROLL]}), "two functions of the server 'dice' have the same name"),
+    (
+        lambda: build(Settings(), EmbeddedEngine(), tools=ToolServers(), functions={"dice": [ROLL]}),
+        "build got 'tools' and 'functions': give the functions to ToolServers",
+    ),
+]
+
+
+@for_each(("make", "message"), REFUSED)
+def test_a_function_that_no_model_could_call_is_refused(make, message) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        make()
+    assert str(refused.value).startswith(message)
+
+
+SETTINGS = [
+    {"tool_server": ("web_search=http://127.0.0.1:8001/mcp",)},
+    {"tool_timeout": 5},
+    {"code_interpreter": True},
+    {"web_search": "brave"},
+    {"allow_mcp_host": ("*",)},
+]
+
+
+@for_each("settings", SETTINGS)
+def test_settings_of_the_tools_that_are_replaced_are_refused(settings) -> None:
+    with pytest.raises(SettingsError) as refused:
+        build(Settings(**settings), EmbeddedEngine(), tools=ToolServers())
+    (name,) = settings
+    assert str(refused.value) == f"{name}: build got 'tools', which it does not change: give it to ToolServers instead"
