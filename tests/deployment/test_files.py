@@ -141,8 +141,27 @@ def test_the_guide_lists_the_same_alerts() -> None:
     assert [{"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in yaml.safe_load(text)] == [
         {"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in ALERTS
     ]
-    assert len(ALERTS) == 6
+    assert {rule["alert"] for rule in ALERTS} <= {*re.findall(r"\bInterlock[A-Z]\w+", page[: page.index("```yaml")])}
     assert len(re.sub(r"```.*?```", "", page, flags=re.DOTALL).split()) <= 1_950
+
+
+def test_every_alert_has_a_severity_and_the_address_of_the_page_that_explains_it() -> None:
+    repository = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
+    assert {rule["labels"]["severity"] for rule in ALERTS} == {"critical", "warning"}
+    (runbook,) = {rule["annotations"]["runbook_url"] for rule in ALERTS}
+    address, _, anchor = runbook.removeprefix(f"{repository}/blob/main/").partition("#")
+    headings = re.findall("^#+ (.*)", (ROOT / address).read_text("utf-8"), flags=re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_guide_makes_every_file_that_the_unit_names() -> None:
+    page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
+    (commands,) = re.findall(r"\*\*On a machine\*\*.*?```sh\n(.*?)```", page, flags=re.DOTALL)
+    named = {*re.findall(r"/(?:etc|opt)/interlock/[\w./]+", TEXTS["interlock.service"])} - {"/opt/interlock/bin/interlock"}
+    assert named == {*re.findall(r"> (/etc/interlock/\S+)", commands)}
+    assert "/usr/bin/python3 -m venv /opt/interlock && /opt/interlock/bin/pip install" in commands
+    arguments = command("interlock.service")
+    assert f"--store '{arguments[arguments.index('--store') + 1]}?ttl=" in page
 
 
 def test_an_alert_counts_the_refusals_that_an_upstream_causes() -> None:
