@@ -90,9 +90,8 @@ def response_settings(request: Mapping[str, object]) -> dict[str, object]:
         booleans, only `max_output_tokens` and `max_tool_calls` can be null.
     """
     settings = cast("dict[str, object]", to_builtins(_DEFAULT_SETTINGS))
-    for name in _DEFAULT_SETTINGS:
-        value = request.get(name)
-        if value is not None:
+    for name, value in request.items():
+        if value is not None and name in _DEFAULT_SETTINGS:
             settings |= {name: _tools(value)} if name == "tools" else _fit(name, _complete(name, value))
     conversation = request.get("conversation")
     if conversation is not None:

@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from interlock.fsm.deltas import Delta, EndTurn, FinishReason, Usage
 from interlock.fsm.table import State
-from interlock.parsers.chunk import Chunk, ChunkError, Recoveries
+from interlock.parsers.chunk import Chunk, ChunkError, ListReader, Recoveries
 from interlock.parsers.families.effects import Effects, ParserSettings, TokenCounter
 from interlock.parsers.families.family import MAX_LENGTH, Family, NameMatch, TurnStart, after_name, read_envelope
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
@@ -41,7 +41,7 @@ _CHANNELS: Final = FRAMING.regions["channels"]
 
 
 @define(eq=False, repr=False)
-class FamilyParser:
+class FamilyParser(ListReader):
     """Parses the text of a model of one family; see `Parser`.
 
     Args:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
@@ -199,8 +198,8 @@ def offer(
 
 def declare(tools: Iterable[JsonTool], items: Iterable[JsonItem]) -> tuple[JsonTool, ...]:
     """Return the tools of a request and of its conversation; tools of unknown types become functions."""
-    added = (elements(item.get("tools")) for item in items if item.get("type") in TOOL_ITEMS)
-    return tuple(_know_type(tool) for tool in (*tools, *map(members, chain.from_iterable(added))))
+    added = [members(tool) for item in items if item.get("type") in TOOL_ITEMS for tool in elements(item.get("tools"))]
+    return tuple(map(_know_type, (*tools, *added)))
 
 
 def _know_type(tool: JsonTool) -> JsonTool:

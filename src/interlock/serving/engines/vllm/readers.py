@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from interlock.fsm.deltas import Delta, Usage
 from interlock.parsers import families
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.chunk import Chunk, Entry, Recoveries
+from interlock.parsers.chunk import Chunk, Entry, ListReader, Recoveries
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, has_family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
@@ -81,7 +81,7 @@ def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
 
 
 @define(eq=False)
-class FamilyReader:
+class FamilyReader(ListReader):
     """Reads a model's output by the markers of its family; `special` has the markers that are single tokens, by token id."""
 
     _parser: FamilyParser
