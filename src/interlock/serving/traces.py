@@ -8,7 +8,7 @@ MCP servers. Without `opentelemetry-api` nothing is passed on either.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, MutableMapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -30,41 +30,32 @@ HAS_API: Final = find_spec("opentelemetry") is not None
 class Span:
     """A span, which may be recorded; `start` makes it, and `end` ends it."""
 
-    _span: RecordedSpan | None = None
+    recorded: RecordedSpan | None = None
 
     def set(self, attributes: Attributes) -> None:
         """Set attributes."""
-        if self._span is not None and self._span.is_recording():
-            self._span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+        if self.recorded is not None and self.recorded.is_recording():
+            self.recorded.set_attributes({name: value for name, value in attributes.items() if value is not None})
 
     def fail(self, error_type: str) -> None:
         """Mark the span as failed."""
-        if self._span is not None:
+        if self.recorded is not None:
             from opentelemetry import trace  # noqa: PLC0415 - an extra
 
             self.set({"error.type": error_type})
-            self._span.set_status(trace.StatusCode.ERROR)
+            self.recorded.set_status(trace.StatusCode.ERROR)
 
     def inject(self, headers: MutableMapping[str, str]) -> None:
         """Add the `traceparent` of the span to the headers of a request."""
-        if self._span is not None:
+        if self.recorded is not None:
             from opentelemetry import propagate, trace  # noqa: PLC0415 - an extra
 
-            propagate.inject(headers, trace.set_span_in_context(self._span))
-
-    def active(self) -> AbstractContextManager[object]:
-        """Make the span the parent of those that start in the context."""
-        if self._span is None:
-            return nullcontext()
-        from opentelemetry import trace  # noqa: PLC0415 - an extra
-
-        active: AbstractContextManager[object] = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
-        return active
+            propagate.inject(headers, trace.set_span_in_context(self.recorded))
 
     def end(self) -> None:
         """End the span."""
-        if self._span is not None:
-            self._span.end()
+        if self.recorded is not None:
+            self.recorded.end()
 
 
 def start(name: str, kind: Kind, attributes: Attributes) -> Span:
@@ -88,8 +79,13 @@ def start(name: str, kind: Kind, attributes: Attributes) -> Span:
 def record(name: str, kind: Kind, attributes: Attributes) -> Generator[Span]:
     """Start a span that is active in the context, and ends with it; an `Exception` marks it as failed."""
     span = start(name, kind, attributes)
+    if span.recorded is None:
+        yield span
+        return
+    from opentelemetry import trace  # noqa: PLC0415 - an extra
+
     try:
-        with span.active():
+        with trace.use_span(span.recorded, record_exception=False, set_status_on_exception=False):
             yield span
     except Exception as error:
         span.fail(type(error).__name__)

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
-
-from attrs import asdict, evolve, frozen
 
 from interlock.events.json import dumps
 
@@ -23,32 +22,25 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Matches the characters that could end a line, or garble a terminal."""
 
 
-@frozen
-class LogContext:
-    """What the log lines of a task say of its request."""
+CONTEXT: Final = ("request_id", "response_id", "model", "upstream")
+"""What the log lines of a task say of its request."""
 
-    request_id: str | None = None
-    response_id: str | None = None
-    model: str | None = None
-    upstream: str | None = None
+_context: Final[ContextVar[Mapping[str, str]]] = ContextVar("interlock_log_context", default=MappingProxyType({}))
 
 
-_CONTEXT: Final[ContextVar[LogContext]] = ContextVar("interlock_log_context", default=LogContext())  # noqa: B039 - it is frozen
-
-
-def log_with(**fields: str | None) -> None:
-    """Set fields of the `LogContext` for the log lines of the current task, and of tasks that it creates later."""
-    _CONTEXT.set(evolve(_CONTEXT.get(), **fields))
+def log_with(**fields: str) -> None:
+    """Set some of `CONTEXT` for the log lines of the current task, and of tasks that it creates later."""
+    _context.set({**_context.get(), **fields})
 
 
 def current_request_id() -> str | None:
     """Return the id of the request that the current task serves, if any."""
-    return _CONTEXT.get().request_id
+    return _context.get().get("request_id")
 
 
 def begin_logs(request_id: str) -> None:
     """Begin the log lines of a request in the current task."""
-    _CONTEXT.set(LogContext(request_id))
+    _context.set({"request_id": request_id})
 
 
 class TextFormatter(logging.Formatter):
@@ -56,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the time, level, logger, context and message, without control characters, and the traceback."""
-        context = "".join(f" {name}={value}" for name, value in _context().items())
+        context = "".join(f" {name}={value}" for name, value in _known().items())
         line = f"{_time(record)} {record.levelname} {record.name}{context}: {record.getMessage()}"
         line = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", line)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -72,7 +64,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_context(),
+            **_known(),
             **getattr(record, FIELDS, {}),
         }
         if record.exc_info:
@@ -80,8 +72,9 @@ class JsonFormatter(logging.Formatter):
         return dumps(line).decode()
 
 
-def _context() -> Mapping[str, str]:
-    return {name: value for name, value in asdict(_CONTEXT.get()).items() if value is not None}
+def _known() -> Mapping[str, str]:
+    context = _context.get()
+    return {name: context[name] for name in CONTEXT if name in context}
 
 
 def _time(record: logging.LogRecord) -> str:
