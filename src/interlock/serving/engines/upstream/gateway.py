@@ -18,7 +18,7 @@ from interlock.serving.engines.engine import Engine, EngineOutput, Generation, T
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, UNREACHABLE, EventStream, Upstream
-from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList, served_names
+from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import LISTING, ApiError, engine_error, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
@@ -67,10 +67,10 @@ class Gateway(Engine):
 
     async def names(self) -> Sequence[str]:
         await self._wait_for_lists()
-        return [*dict.fromkeys(name for each in reversed(self._lists) for name in served_names(each.upstream, each.names))]
+        return [*dict.fromkeys(name for each in reversed(self._lists) for name in each.served)]
 
     def model_label(self, name: str) -> str:
-        return name if any(name in served_names(each.upstream, each.names) for each in self._lists) else OTHER
+        return name if any(name in each.served for each in self._lists) else OTHER
 
     def facts(self, name: str) -> ModelFacts:
         """Return what the configuration says of a model, and else the first upstream that lists it."""
@@ -110,7 +110,7 @@ class Gateway(Engine):
         del tenant
         upstream, model = await self.find(request.model)
         log_with(upstream=upstream.url)
-        authorization = None if connection is None else authorization_of(connection.headers) or None
+        authorization = authorization_of(connection.headers) if connection is not None and upstream.settings.pass_key else None
         declared, limit = request.declare_tools(items), await self._limit(upstream, request)
         call = UpstreamCall(upstream, model, request, declared, self.hosted, authorization, limit)
         translator = translator_of(upstream).of(call)
@@ -292,24 +292,24 @@ class UpstreamGeneration(Generation):
 
     async def _begin(self, turn: Turn) -> EventStream:
         """Begin the call for a turn, unless it is in progress, and wait for the head of its answer."""
-        if self._stream is None or self._stream[0] != turn:
-            await self.close()
-            translator = self.translator
-            self._observed = observed = ObservedCall.begin(translator, self.engine.model_label(self.model))
-            stream = await translator.stream(turn)
-            observed.span.inject(stream.headers)
-            self._stream = turn, stream
-        stream = self._stream[1]
+        if self._stream is not None and self._stream[0] == turn:
+            return self._stream[1]
+        await self.close()
+        translator = self.translator
+        self._observed = observed = ObservedCall.begin(translator, self.engine.model_label(self.model))
+        stream = await translator.stream(turn)
+        observed.span.inject(stream.headers)
         try:
             with stream.redact_keys():
                 await stream.open()
         except ApiError as error:
             self._end_observed(error)
             if error.code == UNREACHABLE:
-                await self.engine.check(self.translator.call.upstream)
+                await self.engine.check(translator.call.upstream)
             names = await self.engine.names() if error.status == HTTPStatus.NOT_FOUND else ()
             if not names or self.model in names:
                 raise
             own, _, _ = error.message.partition(LISTING)  # an upstream that is Interlock has listed its names
             raise evolve(error, message=own + known_models(names)) from error
+        self._stream = turn, stream
         return stream

@@ -368,8 +368,8 @@ class HttpClient:
 
 def _encoded(start: str, fields: Mapping[str, str]) -> bytes:
     """Return the head of a request."""
-    lines = [start, *(f"{name}: {value}" for name, value in fields.items())]
-    if not all(line.isprintable() for line in lines):
+    lines = [start, *map(": ".join, fields.items())]
+    if not "".join(lines).isprintable():
         raise HttpError("a header has a character that no header may have")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 

@@ -58,7 +58,7 @@ class UpstreamCall:
     hosted: Mapping[str, str]
     """The types of the tools that the gateway runs, and their descriptions."""
     authorization: str | None = field(repr=False)
-    """The client's `Authorization` header."""
+    """The client's `Authorization` header, if the upstream receives it."""
     limit: str = "max_completion_tokens"
     """The field with the limit of tokens, if the API is Chat Completions."""
 

@@ -317,15 +317,14 @@ class EventStream:
                 await self._wait_or_raise(error)
 
     async def next_events(self) -> list[bytes] | None:
-        """Return the data of the events that the next read completes, up to `DONE`, and None at the end of the stream.
+        """Return the data of the events that the next read of an open call completes, up to `DONE`, and None at its end.
 
         An answer that is JSON is one event.
 
         Raises:
-            ApiError: The upstream refuses the request, the stream stalls or breaks, or the answer is not a stream.
+            ApiError: The stream stalls or breaks, or the answer is not a stream.
         """
         if not self.has_begun:
-            await self.open()
             return await self._first_events()
         return None if self.reader.is_complete else await self._read_events()
 

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from interlock.events.json import as_text, elements, members
 from interlock.parsers import Tagged
@@ -148,6 +148,8 @@ class ModelList:
     upstream: Upstream
     names: Sequence[str] = field(default=(), init=False)
     """The names of the last list; none if the upstream has no list, or only for clients' own keys."""
+    served: Sequence[str] = field(default=Factory(lambda self: served_names(self.upstream, ()), takes_self=True), init=False)
+    """The names that clients can use."""
     facts: Mapping[str, ModelFacts] = field(factory=dict[str, ModelFacts], init=False)
     """What the last list says of models, by their names."""
     limit: str = field(default="max_completion_tokens", init=False)
@@ -192,7 +194,7 @@ class ModelList:
             answer = await self.upstream.fetch("models", limit=LISTING, is_probe=True)
             models = models_in(answer)
             facts = {name: _facts(model) for name, model in models.items()}
-            self.names, self.facts, self.fault = [*models], facts, None
+            self.names, self.served, self.facts, self.fault = [*models], served_names(self.upstream, [*models]), facts, None
             owners = {as_text(model.get("owned_by")) for model in models.values()}
             self.limit = next((LIMITS[owner] for owner in owners if owner in LIMITS), self.limit)
         except ApiError as error:
