@@ -60,7 +60,7 @@ from interlock.serving.requests.input_items import SUMMARY_PARAMETERS, JsonItem,
 from interlock.serving.requests.logs import begin_logs
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.active_runs import ActiveRuns
-from interlock.serving.responses.archive import Archive, lock_error, no_such_conversation
+from interlock.serving.responses.archive import lock_error, no_such_conversation
 from interlock.serving.responses.background_response import BackgroundRegistry
 from interlock.serving.responses.run import NullWriter, summary_of
 from interlock.serving.responses.sealing import Seals, require_openable
@@ -331,7 +331,9 @@ class Api:
             WebSocketRoute("/v1/responses", self.connect),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route("/v1/responses/input_tokens", self.count_input, methods=["POST"]),
-            *ResponseRoutes(self.service.archive, self._dialect, self.settings.keep_alive).routes(),
+            _route("/v1/responses/{id}", GET=self.retrieve, DELETE=self.delete),
+            _route("/v1/responses/{id}/cancel", POST=self.cancel),
+            _route("/v1/responses/{id}/input_items", GET=self.list_input),
             *ConversationRoutes(self.service, partial(read_json, max_bytes=self.settings.max_body_bytes)).routes(),
         ]
 
@@ -365,6 +367,46 @@ class Api:
         if parameters.stream:
             return BackgroundStream(await self.service.archive.tail(tenant, queued), self.settings.keep_alive)
         return JsonResponse(dialect.convert(queued.response))
+
+    async def retrieve(self, request: Request) -> ASGIApp:
+        stored = await self._find_stored(request)
+        if request.query_params.get("stream") != "true":
+            return self._response(request, stored)
+        after, start = request.query_params.get("starting_after"), 0
+        if after is not None:
+            if not (after.isascii() and after.isdigit()):
+                raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
+            start = int(after.lstrip("0")[:9] or "0") + 1
+        return BackgroundStream(await self.service.archive.tail(tenant_of(request), stored, start), self.settings.keep_alive)
+
+    async def cancel(self, request: Request) -> ASGIApp:
+        """Cancel a background response; an ended one stays as it is."""
+        stored = await self._find_stored(request)
+        if stored.response["background"] is not True:
+            raise invalid(None, "Only a background response can be cancelled.")
+        await self.service.archive.cancel(tenant_of(request), stored.id)
+        return self._response(request, await self._find_stored(request))
+
+    async def delete(self, request: Request) -> ASGIApp:
+        """Delete a response, after cancelling it if it has not ended."""
+        stored = await self._find_stored(request)
+        await self.service.archive.delete(tenant_of(request), stored)
+        return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
+
+    async def list_input(self, request: Request) -> ASGIApp:
+        stored = await self._find_stored(request)
+        return _page(stored.items, request.query_params)
+
+    async def _find_stored(self, request: Request) -> StoredResponse:
+        response_id = request.path_params["id"]
+        stored = await self.service.archive.get(tenant_of(request), response_id)
+        if stored is None:
+            raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
+        return stored
+
+    def _response(self, request: Request, stored: StoredResponse) -> Response:
+        response = {**stored.response, "output": [_show(item) for item in stored.output]}
+        return JsonResponse(self._dialect(request).convert(response))
 
     async def count_input(self, request: Request) -> Response:
         parameters = self.service.engine.read(await self.read(request))
@@ -514,62 +556,6 @@ def _route(path: str, **endpoints: Callable[[Request], Awaitable[ASGIApp]]) -> R
             raise lock_error(request.path_params["id"]) from None
 
     return Route(path, endpoint, methods=[*endpoints])
-
-
-@frozen(eq=False)
-class ResponseRoutes:
-    """The endpoints of stored responses."""
-
-    archive: Archive
-    dialect_of: Callable[[Request], Dialect]
-    keep_alive: float
-
-    def routes(self) -> list[Route]:
-        return [
-            _route("/v1/responses/{id}", GET=self.retrieve, DELETE=self.delete),
-            _route("/v1/responses/{id}/cancel", POST=self.cancel),
-            _route("/v1/responses/{id}/input_items", GET=self.list_input),
-        ]
-
-    async def retrieve(self, request: Request) -> ASGIApp:
-        stored = await self._find_stored(request)
-        if request.query_params.get("stream") != "true":
-            return self._response(request, stored)
-        after, start = request.query_params.get("starting_after"), 0
-        if after is not None:
-            if not (after.isascii() and after.isdigit()):
-                raise invalid("starting_after", "Invalid 'starting_after': it must be the sequence number of an event.")
-            start = int(after.lstrip("0")[:9] or "0") + 1
-        return BackgroundStream(await self.archive.tail(tenant_of(request), stored, start), self.keep_alive)
-
-    async def cancel(self, request: Request) -> ASGIApp:
-        """Cancel a background response; an ended one stays as it is."""
-        stored = await self._find_stored(request)
-        if stored.response["background"] is not True:
-            raise invalid(None, "Only a background response can be cancelled.")
-        await self.archive.cancel(tenant_of(request), stored.id)
-        return self._response(request, await self._find_stored(request))
-
-    async def delete(self, request: Request) -> ASGIApp:
-        """Delete a response, after cancelling it if it has not ended."""
-        stored = await self._find_stored(request)
-        await self.archive.delete(tenant_of(request), stored)
-        return JsonResponse({"id": stored.id, "object": "response", "deleted": True})
-
-    async def list_input(self, request: Request) -> ASGIApp:
-        stored = await self._find_stored(request)
-        return _page(stored.items, request.query_params)
-
-    async def _find_stored(self, request: Request) -> StoredResponse:
-        response_id = request.path_params["id"]
-        stored = await self.archive.get(tenant_of(request), response_id)
-        if stored is None:
-            raise ApiError(404, f"Response with id '{response_id[:100]}' not found.")
-        return stored
-
-    def _response(self, request: Request, stored: StoredResponse) -> Response:
-        response = {**stored.response, "output": [_show(item) for item in stored.output]}
-        return JsonResponse(self.dialect_of(request).convert(response))
 
 
 @frozen(eq=False)
