@@ -203,7 +203,7 @@ class Delivery(Generic[T]):
     """When the first events were taken, by the monotonic clock."""
     taken_at: float = inf
     """When the last events were written, by the same clock."""
-    _writing: asyncio.Lock = field(factory=asyncio.Lock)
+    writing: asyncio.Lock = field(factory=asyncio.Lock)
     """Is locked while a keep-alive is written, so that later events wait for it."""
 
     def take(self) -> list[T]:
@@ -213,17 +213,6 @@ class Delivery(Generic[T]):
         events, self.events = self.events, []
         return events
 
-    def note_written(self) -> None:
-        """Note that the events that were taken are written."""
-        if self.first_at is not None:
-            self.taken_at = monotonic()
-
-    async def until_written(self) -> None:
-        """Wait while a keep-alive is being written."""
-        if self._writing.locked():
-            async with self._writing:
-                pass
-
     async def keep_alive(self, seconds: float, write: Callable[[], Awaitable[None]], is_waiting: Callable[[], bool]) -> None:
         """Call `write` whenever no events were taken for some seconds and the run is waiting for a step, until cancelled."""
         while True:
@@ -231,7 +220,7 @@ class Delivery(Generic[T]):
             if remaining > 0:
                 await asyncio.sleep(remaining)
                 continue
-            async with self._writing:
+            async with self.writing:
                 await write()
             metrics.count("interlock_keep_alives_total")
             self.taken_at = monotonic()
@@ -371,7 +360,7 @@ class ResponseRun(Generic[T]):
     """Returns whether the response should end at the next boundary of its output, because its client has sent further input."""
     client: ClientSocket[T] | None = None
     """Takes the events of a shortcut, instead of the one that iterates, while it is open."""
-    delivery: Delivery[T] = field(factory=Delivery[T], init=False)
+    delivery: Delivery[T] = field(factory=Delivery, init=False)
     progress: TurnProgress = field(
         default=Factory(
             lambda self: TurnProgress(self.context.model_items, self.context.request.max_output_tokens), takes_self=True
@@ -410,14 +399,17 @@ class ResponseRun(Generic[T]):
     async def __anext__(self) -> list[T]:
         """Return the next events."""
         delivery, turns = self.delivery, self.control.turns
-        delivery.note_written()
+        if delivery.first_at is not None:
+            delivery.taken_at = monotonic()  # the iterator has written them
         while not delivery.events:
             if TurnTrigger.FAIL not in turns.state.rows:
                 raise StopAsyncIteration
             trigger = await self._step()
             if trigger is not None:
                 await self.fire(trigger)
-        await delivery.until_written()
+        if delivery.writing.locked():
+            async with delivery.writing:
+                pass
         return delivery.take()
 
     async def _step(self) -> TurnTrigger | None:
