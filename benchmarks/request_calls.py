@@ -1,7 +1,7 @@
 """Count the Python calls that a request costs: from a POST to the first byte of its answer, and for each delta after that.
 
     python benchmarks/request_calls.py                 # a plain engine, and a gateway on its long way
-    python benchmarks/request_calls.py --list          # also each function, with its calls
+    python benchmarks/request_calls.py --list          # also each function in the order of first calls
     PYTHONPATH=../before/src python benchmarks/request_calls.py    # the same of another checkout
 
 The application is called in this process, without a socket in front, so a delta of the gateway takes the long way. A resumed
@@ -175,7 +175,7 @@ def _report(name: str, calls: Calls, *, listed: bool) -> None:
     )
     if listed:
         for counter in (first, middle):
-            print(*(f"  {count:4} {file}:{function}" for (file, function), count in counter.most_common()), sep="\n")
+            print(*(f"  {count:4} {file}:{function}" for (file, function), count in counter.items()), sep="\n")
 
 
 if __name__ == "__main__":
