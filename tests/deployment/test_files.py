@@ -164,6 +164,18 @@ def test_the_guide_makes_every_file_that_the_unit_names() -> None:
     assert f"--store '{arguments[arguments.index('--store') + 1]}?ttl=" in page
 
 
+def test_the_log_lines_and_codes_of_the_guides_symptoms_are_in_the_source() -> None:
+    page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
+    _, _, table = page.partition("| symptom | cause | action |\n|---|---|---|\n")
+    symptoms = [row.split(" | ")[0] for row in table.partition("\n\n")[0].splitlines()]
+    phrases = {phrase for symptom in symptoms for phrase in re.findall("`([^`]*)`", symptom)}
+    others = {"Invalid host header", '"code": null', "OOMKilled", "/health"}  # Starlette, an upstream and Kubernetes say these
+    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "interlock" / "serving").rglob("*.py"))
+    parts = {part for phrase in phrases - others for part in re.split(r"\d+|\w+Error|gaierror", phrase) if part}
+    assert {part for part in parts if part not in source} == set()
+    assert others <= phrases
+
+
 def test_an_alert_counts_the_refusals_that_an_upstream_causes() -> None:
     (expression,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "InterlockUpstreamDown")
     (pattern,) = re.findall(r'reason=~"(.*?)"', expression)
