@@ -296,12 +296,16 @@ def test_helm_renders_resources_that_kubernetes_accepts() -> None:
     }
     assert chart.lint(ROOT / "deploy" / "chart", values)["errors"] == []
     with chart.Chart.load(ROOT / "deploy" / "chart") as loaded:
-        rendered = {each["kind"]: each for each in map(yaml.safe_load, loaded.render(values, name="demo").values()) if each}
+        texts = loaded.render(values, name="demo")
+        notes = texts.pop("interlock/templates/NOTES.txt")
+        rendered = {each["kind"]: each for each in map(yaml.safe_load, texts.values()) if each}
         unscaled = "".join(loaded.render({**values, "autoscaling": {"enabled": False}}, name="demo").values())
         anywhere = loaded.render({**values, "ingress": {"enabled": True}}, name="demo")
+        anywhere.pop("interlock/templates/NOTES.txt")
         closed = "".join(loaded.render({**values, "ingress": {}}, name="demo").values())
         with pytest.raises(Exception, match="at '/secret': minLength"):
             loaded.render({**values, "secret": ""}, name="demo")
+    assert "kubectl --namespace default port-forward service/demo 8000:80 &" in notes
     assert ("replicas: 2" in unscaled, "HorizontalPodAutoscaler" in unscaled) == (True, False)
     assert rendered["ConfigMap"]["data"]["gateway.toml"].strip() == values["config"].strip()
     assert rendered.pop("ServiceMonitor")["spec"]["endpoints"][0]["authorization"]["credentials"]["key"] == "metrics-key"
