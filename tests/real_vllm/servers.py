@@ -170,8 +170,8 @@ EVERY: Final[Mapping[str, str]] = {
 
 NAMES: Final = ("tiny", "gpt-5.5", "openai/gpt-oss-20b")
 TURNS: Final = ("--middleware", "middlewares.ScriptedTurns", "--served-model-name", *NAMES)
-HAS_EXAMPLE: Final = RELEASE == (0, 32)
-"""Whether the release is the one that examples/vllm_events.py is for."""
+HAS_EXAMPLE: Final = RELEASE in ((0, 32), (0, 33))
+"""Whether the release is one that examples/vllm_events.py is for."""
 CHOSEN: Final = ("--middleware", "chosen_serving.ChosenServing") if HAS_EXAMPLE else ()
 EXAMPLE: Final = ("python", str(HERE.parents[1] / "examples" / "vllm_events.py"), "serve") if HAS_EXAMPLE else ("vllm", "serve")
 LONG: Final = 60_000

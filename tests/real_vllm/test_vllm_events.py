@@ -12,7 +12,7 @@ from turns import FUNCTION, GRAMMATICAL, HARMONY, PARSED, PYTHON, THINK, WEATHER
 
 from interlock import DONE_FRAME
 
-pytestmark = pytest.mark.skipif(not HAS_EXAMPLE, reason="the example is for vLLM 0.32")
+pytestmark = pytest.mark.skipif(not HAS_EXAMPLE, reason="the example is for vLLM 0.32 and 0.33")
 
 DOCS = HERE.parents[1] / "docs"
 HEADER = "x-serving"
