@@ -139,7 +139,7 @@ def join(previous: Sequence[JsonItem], new: Sequence[JsonItem], stored: Mapping[
     call_ids = {item.get("call_id") for item in previous if item.get("type") not in CALL_OUTPUTS}
     approval_ids = {item.get("id") for item in previous if item.get("type") == "mcp_approval_request"}
     for index, element in enumerate(new):
-        item = _resolve_reference(element, ids, stored)
+        item = _resolve_reference(element, ids, stored) if element.get("type") == "item_reference" else element
         if item is None:
             continue
         items.append(item)
@@ -157,9 +157,7 @@ def join(previous: Sequence[JsonItem], new: Sequence[JsonItem], stored: Mapping[
 
 
 def _resolve_reference(item: JsonItem, ids: AbstractSet[object], stored: Mapping[str, JsonItem]) -> JsonItem | None:
-    """Return the item that a reference names (None if the conversation has it), or any other item unchanged."""
-    if item.get("type") != "item_reference":
-        return item
+    """Return the item that a reference names, or None if the conversation has it."""
     if item["id"] in ids:
         return None
     item_id = str(item["id"])

@@ -360,7 +360,7 @@ class ResponseRun(Generic[T]):
     """Returns whether the response should end at the next boundary of its output, because its client has sent further input."""
     client: ClientSocket[T] | None = None
     """Takes the events of a shortcut, instead of the one that iterates, while it is open."""
-    delivery: Delivery[T] = field(factory=Delivery, init=False)
+    delivery: Delivery[T] = field(factory=Delivery, init=False)  # pyright: ignore[reportAssignmentType] - `Delivery[T]()` is slow
     progress: TurnProgress = field(
         default=Factory(
             lambda self: TurnProgress(self.context.model_items, self.context.request.max_output_tokens), takes_self=True
