@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from attrs import define, field
 
 
 def _strings(stop: object) -> tuple[str, ...]:
-    strings = stop if isinstance(stop, Iterable) and not isinstance(stop, str) else (stop,)
+    strings = cast("Iterable[object]", stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else (stop,)
     return tuple(each for each in strings if isinstance(each, str) and each)
 
 

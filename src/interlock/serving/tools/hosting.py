@@ -215,14 +215,15 @@ class LocalServer:
             signature(function).bind(**arguments)
         except TypeError as error:
             raise ToolFailedError(f"The arguments are wrong: {error}.") from None
+        limit = asyncio.timeout(self.seconds)
         try:
-            async with asyncio.timeout(self.seconds) as limit:
-                result: object = await function(**arguments)
+            async with limit:
+                result = await function(**arguments)
         except TimeoutError:
             if limit.expired():
                 raise ToolError(f"The tool did not answer within {self.seconds:g} seconds.") from None
             raise
-        if not isinstance(result, str):
+        if not isinstance(result, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a function may have no types
             raise TypeError(f"the tool {name!r} returned {result!r:.100}, and not text")
         return result
 
