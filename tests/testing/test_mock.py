@@ -176,7 +176,7 @@ def test_a_request_after_the_last_step_is_refused(server) -> None:
     answer, failure = used_until_failure(server, use)
     assert (answer.status_code, failure) == (
         400,
-        "Rule 1 of the script (text 'hi') has 1 turns, and needs 2. The request: model m, turn 2, text '?'.",
+        "Rule 1 of the script (text 'hi') has no step for its turn 2. The request: model m, turn 2, text '?'.",
     )
 
 
@@ -251,7 +251,7 @@ def test_a_fault_after_the_end_of_a_stream_is_a_problem(server, fault) -> None:
             ask(mock, stream=True)
 
     _, failure = used_until_failure(server, use)
-    assert failure == f"The script {fault} after 50 events, but the stream has only 10."
+    assert failure == f"The script {fault} after event 50, but the stream ends with event 10."
 
 
 def test_a_disconnect_or_a_stop_closes_the_websocket(mock) -> None:
@@ -364,20 +364,43 @@ def test_a_pattern_must_contain_its_flags(mock) -> None:
         mock.when(re.compile("hello", re.IGNORECASE))
 
 
-def test_unused_rules_and_unoffered_tools_are_reported(server) -> None:
+def test_the_verdict_has_the_steps_that_no_request_took_and_the_tools_that_it_did_not_offer(server) -> None:
     with Mock(server=server) as mock:
-        mock.when("weather").calls("get_weather", city="Berlin")
+        mock.when("weather").calls("get_weather", city="Berlin").calls("get_weather", city="Rome").then.says("18 °C")
+        mock.when("retry").fails(503).then.says("Hi.").then.says("Bye.")
         mock.when("never").says("No.")
-        ask(mock, "weather")
-        assert (mock.unused, mock.requests[0].unoffered) == (["text 'never'"], ["get_weather"])
-    message = "no request has used the rule for text 'never'\nthe script calls the tool 'get_weather', which the request to "
+        for text in ("weather", "weather", "retry", "retry"):
+            ask(mock, text)
+        assert [(each.rule, each.steps, each.unoffered) for each in mock.requests] == [
+            ("text 'weather'", [1], ["get_weather", "get_weather"]),
+            ("text 'weather'", [1], ["get_weather", "get_weather"]),
+            ("text 'retry'", [1], []),
+            ("text 'retry'", [2], []),
+        ]
+        unused = ["rule 1, step 2 (text 'weather')", "rule 2, step 3 (text 'retry')", "rule 3, step 1 (text 'never')"]
+        assert mock.verdict == {"problems": [], "unoffered": ["get_weather"], "unused": unused}
+        assert httpx.get(f"{mock.url}/interlock/requests").json()["verdict"] == mock.verdict
     with Mock(server=server, strict=True) as strict:
-        strict.rules += mock.rules
+        strict.rules += mock.rules[:1]
         ask(strict, "weather")
-        with pytest.raises(AssertionError, match=re.escape(message)):
+        with pytest.raises(AssertionError) as failure:
             strict.verify()
         strict.rules.clear()
         strict.requests.clear()
+    assert str(failure.value).splitlines() == [
+        "no request has taken rule 1, step 2 (text 'weather')",
+        "the script calls the tool 'get_weather', which its request does not offer",
+    ]
+
+
+def test_the_steps_after_hosted_calls_and_those_per_server_are_taken(mock) -> None:
+    mock.when("trains").calls("web_search", query="trains").returns("[0] Trains").then.says("Found.")
+    mock.when(per="server").says("one").then.says("two").then.says("three")
+    ask(mock, "trains", tools=[{"type": "web_search"}])
+    ask(mock)
+    ask(mock)
+    assert [each.steps for each in mock.requests] == [[1, 2], [1], [2]]
+    assert mock.verdict == {"problems": [], "unoffered": [], "unused": ["rule 2, step 3 (any request)"]}
 
 
 @pytest.mark.parametrize(
@@ -390,7 +413,7 @@ def test_unused_rules_and_unoffered_tools_are_reported(server) -> None:
     ],
 )
 def test_a_tool_is_recognized_by_its_name_in_the_script(server, name, tool) -> None:
-    with Mock(server=server, strict=True) as mock:
+    with Mock(server=server) as mock:
         mock.when().calls(name, query="x")
         ask(mock, tools=[tool])
         assert mock.requests[0].unoffered == []
@@ -512,12 +535,14 @@ def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) 
         **facts,
         "text": "weather",
         "rule": "text 'weather'",
+        "steps": [1],
         "problem": "",
         "unoffered": ["get_weather"],
         "body": {"model": "m", "input": "weather"},
     }
     assert (second["rule"], second["problem"][:34]) == (None, "No rule of the script matches. The")
-    assert shown["unused"] == ["text 'never'"]
+    unused = ["rule 1, step 2 (text 'weather')", "rule 2, step 1 (text 'never')"]
+    assert shown["verdict"] == {"problems": [second["problem"]], "unoffered": ["get_weather"], "unused": unused}
     assert httpx.delete(url).status_code == 204
     assert httpx.get(url).json()["requests"] == []
     assert ask(mock, "weather").json()["output"][0]["type"] == "function_call"  # the first step again
@@ -557,8 +582,8 @@ def test_concurrent_tests_with_names_in_their_urls_have_their_own_steps_and_requ
         asked, shown, left, again = asyncio.run(ask_all(url))
     assert asked == [([503, 200, 200], "one", "two")] * 21
     paths = ["/v1/responses", "/v1/messages", "/v1/chat/completions"]
-    found = [([each["path"] for each in test["requests"]], test["problems"], test["unused"]) for test in shown]
-    assert found == [(paths, [], [])] * 21
+    found = [([each["path"] for each in test["requests"]], test["verdict"]) for test in shown]
+    assert found == [(paths, {"problems": [], "unoffered": [], "unused": []})] * 21
     assert (left, again) == ([3, 0, 3], [400, 503, 400])  # the fourth step is missing
 
 
@@ -590,7 +615,9 @@ def test_a_named_test_may_have_its_own_script() -> None:
     assert [(each.status_code, each.content) for each in answers] == [(204, b"")] * 2
     assert [text_of(each) if each.is_success else each.status_code for each in asked] == ["own", "all", 400, "own"]
     missing = "No rule of the script matches. The request: model m, turn 1, text 'Hi'. The rules: none."
-    assert [(each["problems"], each["unused"]) for each in shown] == [([], []), ([missing], [])]
+    assert [each["verdict"] for each in shown] == [
+        {"problems": problems, "unoffered": [], "unused": []} for problems in ([], [missing])
+    ]
     assert [(each.status_code, each.json()["error"]["code"]) for each in refused] == [
         (400, "invalid_script"),
         (413, "request_too_large"),
@@ -639,8 +666,8 @@ def test_the_requests_over_a_websocket_are_listed_after_those_before_it_are_forg
 def test_the_least_recent_tests_are_forgotten(monkeypatch) -> None:
     monkeypatch.setattr(script, "_TESTS", 2)
     engine = ScriptedEngine([COUNTED])
-    took = [engine.progress(test).take(0, 0, []).says for test in ("a", "b", "a", "c", "a", "b")]
-    assert took == [None, None, "one", None, "two", None]
+    took = [engine.progress(test).take(0, 0, []) for test in ("a", "b", "a", "c", "a", "b")]
+    assert took == [0, 0, 1, 0, 2, 0]
 
 
 def test_mocks_and_their_named_tests_have_their_own_steps(server) -> None:
@@ -660,7 +687,7 @@ def test_mocks_and_their_named_tests_have_their_own_steps(server) -> None:
 def test_an_answer_that_a_script_cannot_break_is_listed_as_a_problem() -> None:
     with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi", breaks="R7")])]))) as url:
         answers = [httpx.post(f"{url}/v1/{path}", json={**body, "stream": path != "responses"}) for path, body in ASKED.items()]
-        problems = httpx.get(f"{url}/interlock/requests").json()["problems"]
+        problems = httpx.get(f"{url}/interlock/requests").json()["verdict"]["problems"]
     reason = "The script breaks R7, but this answer is no stream of Responses, or has nothing that it concerns."
     assert ([each.status_code for each in answers], problems) == ([400] * 3, [reason] * 3)
 
@@ -675,8 +702,7 @@ def test_the_route_for_requests_refuses_hosts_that_are_not_allowed() -> None:
         assert [answer.status_code for answer in answers] == [400, 400]
         assert httpx.get(f"{url}/interlock/requests", headers={"host": "localhost"}).json() == {
             "requests": [],
-            "problems": [],
-            "unused": ["any request"],
+            "verdict": {"problems": [], "unoffered": [], "unused": ["rule 1, step 1 (any request)"]},
         }
 
 

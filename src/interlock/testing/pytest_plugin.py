@@ -19,7 +19,7 @@ STRICT: Final = "interlock_strict"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that makes mocks strict."""
-    parser.addini(STRICT, "fail for unused rules of mocks, and for calls of tools that a request does not offer", type="bool")
+    parser.addini(STRICT, "fail for unused steps of mocks, and for calls of tools that a request does not offer", type="bool")
 
 
 @pytest.fixture(scope="session")

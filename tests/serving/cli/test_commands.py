@@ -333,10 +333,15 @@ def test_record_needs_a_server_and_a_json_file(tmp_path) -> None:
             "each process would have a store of its own in memory; add --store sqlite:PATH or postgresql://HOST/DATABASE",
         ),
         (["--store", "sqlite:x.db", "--view"], "it shows the streams of one process, not of --workers 2"),
+        (
+            ["--store", "sqlite:x.db", "--script", "a.json"],
+            "each process would have steps and requests of the script of its own; leave it out",
+        ),
     ],
 )
 def test_workers_are_refused_with_options_for_one_process(monkeypatch, tmp_path, options, message) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.json").write_text('{"rules": []}')
     result = run("serve", "--workers", "2", "--port", "0", *options)
     option = "--view" if "--view" in options else "--workers"
     assert (result.exit_code, result.stderr) == (2, f"interlock: {option}: {message}\n")

@@ -212,7 +212,7 @@ def _engine(settings: Settings, upstreams: Sequence[Upstream], servers: ToolServ
 
 def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
-    from interlock.serving.engines.script import ScriptedEngine, family_format
+    from interlock.serving.engines.script import RecordedRule, ScriptedEngine, family_format
     from interlock.serving.tools.hosting import ScriptedTools
 
     script, family, models, rate = settings.script, settings.family, settings.model, settings.rate
@@ -222,5 +222,8 @@ def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, Tool
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     if family is not None:
         raise settings.error("family", "it does not apply to a script, which names the families of its rules")
-    engine = ScriptedEngine(read_rules(script), models, rate=rate)
+    rules = read_rules(script)
+    if settings.workers > 1 and not any(isinstance(rule, RecordedRule) for rule in rules):
+        raise settings.error("workers", "each process would have steps and requests of the script of its own; leave it out")
+    engine = ScriptedEngine(rules, models, rate=rate)
     return engine, ScriptedTools(engine)

@@ -221,19 +221,16 @@ class ScriptRule(_Fields, frozen=True, kw_only=True):
         return "chat" if self.family is None else family_format(self.family)
 
     @property
-    def turns(self) -> list[list[ScriptStep]]:
-        """The steps of each turn of the model: faults, each of which the same request meets once, and the answer.
+    def turns(self) -> list[list[int]]:
+        """The indices of the steps of each turn: faults, each of which the same request meets once, and the answer.
 
         If the steps are counted `per` server, each is a turn.
         """
-        if self.per == "server":
-            return [[step] for step in self.steps]
-        turns: list[list[ScriptStep]] = []
-        for step in self.steps:
-            if turns and not turns[-1][-1].has_answer:
-                turns[-1].append(step)
-            else:
-                turns.append([step])
+        turns: list[list[int]] = []
+        for index, _ in enumerate(self.steps):
+            if index == 0 or self.per == "server" or self.steps[index - 1].has_answer:
+                turns.append([])
+            turns[-1].append(index)
         return turns
 
 
@@ -456,6 +453,8 @@ class ScriptedRequest:
     turn: int = 0
     rule: str | None = None
     """The conditions of the rule that answered it; None if none did."""
+    steps: Sequence[int] = ()
+    """The numbers of the steps of this rule that answered it, from 1; several if it has hosted calls."""
     problem: str = ""
     """Why the script has no answer."""
     unoffered: Sequence[str] = ()
@@ -501,7 +500,7 @@ class ScriptedRequest:
         }
 
 
-LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "problem", "unoffered")
+LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "steps", "problem", "unoffered")
 """The fields of a request that `/interlock/requests` lists as they are."""
 
 
@@ -542,19 +541,20 @@ class ScriptProgress:
     _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
     """How many steps were taken of each turn of a conversation that has faults, of the last `_REMEMBERED` of these."""
 
-    def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> ScriptStep:
-        """Take the step for a turn of a rule, or its next step if it counts `per` server.
+    def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> int:
+        """Take the step for a turn of a rule, or its next step if it counts `per` server, and return its index in the rule.
 
         A conversation that asks again after a fault takes the next step of the turn.
 
         Raises:
-            EngineError: The rule has no such turn.
+            EngineError: The rule has no such step.
         """
         rule, turns = self.rules[index], self.rules[index].turns
         if rule.per == "server":
             turn, self._served[index] = self._served[index], self._served[index] + 1
         if turn >= len(turns):
-            raise EngineError(f"Rule {index + 1} of the script ({rule.conditions}) has {len(turns)} turns, and needs {turn + 1}.")
+            counted = "request" if rule.per == "server" else "turn"
+            raise EngineError(f"Rule {index + 1} of the script ({rule.conditions}) has no step for its {counted} {turn + 1}.")
         steps, attempt = turns[turn], 0
         if len(steps) > 1:
             key = index, turn, hashlib.sha256(dumps([{**item, "id": None} for item in items])).digest()
@@ -565,12 +565,8 @@ class ScriptProgress:
         return steps[min(attempt, len(steps) - 1)]
 
     def listed(self) -> dict[str, object]:
-        """Return the last requests, what is wrong with them, and the conditions of the rules that have answered none of them."""
-        return {
-            "requests": [each.listed() for each in self.requests],
-            "problems": problems_of(self.requests),
-            "unused": unused_rules(self.rules, self.requests),
-        }
+        """Return the last requests, and the verdict on them."""
+        return {"requests": [each.listed() for each in self.requests], "verdict": verdict_of(self.rules, self.requests)}
 
 
 @define(eq=False)
@@ -635,18 +631,29 @@ class ScriptedEngine(Engine):
         return deque() if generation is None else generation.results
 
 
-def unused_rules(rules: Iterable[ScriptRule], requests: Iterable[ScriptedRequest]) -> list[str]:
-    """Return the conditions of the rules that have answered none of the requests."""
-    used = {request.rule for request in requests}
-    return [text for rule in rules if (text := str(rule.conditions)) not in used]
+def verdict_of(rules: Sequence[ScriptRule], requests: Iterable[ScriptedRequest]) -> dict[str, list[str]]:
+    """Return the verdict on the requests of a test: three lists, all of which are empty if everything went by the script.
 
-
-def problems_of(requests: Iterable[ScriptedRequest]) -> list[str]:
-    """Return why requests had no answer, and where streams are not legal that no scenario has spoiled."""
+    `problems` are why requests had no answer, and where streams are not legal that no scenario has spoiled; `unoffered` the
+    tools that the script called and the request did not offer; and `unused` the steps that no request has taken.
+    """
     requests = [*requests]
-    return [each.problem for each in requests if each.problem] + [
-        f"the stream of {each.path} is not legal:{describe_finding(finding)}" for each in requests for finding in each.findings()
-    ]
+    taken = {(each.rule, number) for each in requests for number in each.steps}
+    return {
+        "problems": [each.problem for each in requests if each.problem]
+        + [
+            f"the stream of {each.path} is not legal:{describe_finding(finding)}"
+            for each in requests
+            for finding in each.findings()
+        ],
+        "unoffered": [*dict.fromkeys(name for each in requests for name in each.unoffered)],
+        "unused": [
+            f"rule {index}, step {number} ({rule.conditions})"
+            for index, rule in enumerate(rules, 1)
+            for number in range(1, len(rule.steps) + 1)
+            if (str(rule.conditions), number) not in taken
+        ],
+    }
 
 
 @define(eq=False)
@@ -703,7 +710,9 @@ class ScriptedGeneration(Generation):
         return ApiError(400, reason, code="no_rule_matches")
 
     def _take(self, turn: Turn) -> ScriptStep:
-        self._step = self.progress.take(self._index, self._turn + turn.index, turn.items)
+        index = self.progress.take(self._index, self._turn + turn.index, turn.items)
+        self._step = self.progress.rules[self._index].steps[index]
+        self._asked.steps = [*self._asked.steps, index + 1]
         self.results.extend(self._step.results)
         conversation = self._conversation
         unoffered = [call.name for call in self._step.calls if conversation is not None and not conversation.offers(call)]
@@ -729,7 +738,7 @@ class ScriptedGeneration(Generation):
         """Write the step of a turn.
 
         Raises:
-            EngineError: The rule has no such turn, or the response has begun and the step fails it.
+            EngineError: The rule has no such step, or the response has begun and the step fails it.
         """
         try:
             step, self._step = self._step or self._take(turn), None

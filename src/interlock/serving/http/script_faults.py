@@ -195,8 +195,8 @@ def transport_of(send: Send) -> asyncio.WriteTransport | None:
 class ScriptRoutes:
     """ASGI middleware that serves what tests in any language ask of an `engine` with a script, each below its own URL.
 
-    `GET /interlock/requests` lists the requests of a test, `DELETE` forgets them, and `PUT /interlock/script` gives the test a
-    script of its own, of at most `max_bytes`. All need one of the `keys`, if there are any.
+    `GET /interlock/requests` lists the requests of a test, with a verdict, and `DELETE` forgets them. `PUT /interlock/script`
+    gives the test a script of its own, of at most `max_bytes`. All need one of the `keys`, if there are any.
     """
 
     app: ASGIApp
@@ -285,7 +285,7 @@ class FaultyConnection:
             return
         if is_last and connection.sent <= limit and self._send is not _drop:
             fault = "disconnects" if step.stops is None else "stops"
-            connection.refuse(f"The script {fault} after {limit} events, but the stream has only {connection.sent}.")
+            connection.refuse(f"The script {fault} after event {limit}, but the stream ends with event {connection.sent}.")
         if step.stops is None:
             self._abort()
         elif self._scope["type"] == "websocket":

@@ -1,0 +1,40 @@
+// A mock of a model server for tests in JavaScript: it starts one, and gives each test its own URL, rules and verdict.
+// Copy this file; it needs Node 20 or newer, no package, and the command `interlock`. docs/guides/mock.md explains the rules.
+
+import { spawn } from "node:child_process";
+
+/** Start the server on a free port. `stop` ends it, and so does the end of this process. */
+export async function startMock(command = process.env.INTERLOCK ?? "interlock") {
+  const server = spawn(command, ["serve", "--port", "0", "--script", "-"], { stdio: ["pipe", "ignore", "pipe"] });
+  server.stdin.on("error", () => {}).end('{"rules": []}'); // each test has rules of its own
+  const stop = () => server.kill();
+  process.once("exit", stop).once("SIGTERM", () => process.exit(143));
+  const url = await new Promise((resolve, reject) => {
+    let log = "";
+    server.once("error", (error) => {
+      const hint = `${command} is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command`;
+      reject(error.code === "ENOENT" ? new Error(hint, { cause: error }) : error);
+    });
+    server.once("exit", () => reject(new Error(`${command} has ended: ${log}`)));
+    server.stderr.on("data", (text) => {
+      const ready = (log += text).match(/ at (http:\S+)\/v1/); // Serving … at http://127.0.0.1:41237/v1
+      if (ready) resolve(ready[1]);
+    });
+  });
+  return { url, stop };
+}
+
+/** Begin a test: give it rules, and return its base URLs, and functions for the requests so far and the verdict on them. */
+export async function mockModel(url, test, rules) {
+  const own = `${url}/${encodeURIComponent(test)}-${crypto.randomUUID()}`; // a name that no other test has
+  const headers = { "content-type": "application/json" };
+  const put = await fetch(`${own}/interlock/script`, { method: "PUT", headers, body: JSON.stringify({ rules }) });
+  if (!put.ok) throw new Error((await put.json()).error.message);
+  const received = async () => (await fetch(`${own}/interlock/requests`)).json();
+  return {
+    baseURL: `${own}/v1`, // for openai, the AI SDK and Codex
+    anthropicURL: own, // for @anthropic-ai/sdk and Claude Code
+    requests: async () => (await received()).requests,
+    verdict: async () => (await received()).verdict,
+  };
+}
