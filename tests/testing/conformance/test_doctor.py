@@ -94,7 +94,7 @@ def test_doctor_says_that_an_upstream_refuses_the_key() -> None:
     refused = failure(401, {"error": {"message": "Invalid key"}})
     with serve_upstream(ScriptedUpstream([refused])) as url:
         status, lines = run("--upstream", url, "--model", "m")
-    assert (status, lines[2:]) == (1, ["answers    no   401 Invalid key"])
+    assert (status, lines[2:]) == (1, ["answers    no   502 The upstream server refuses the key of the gateway."])
 
 
 def test_doctor_ends_after_its_first_case_if_the_upstream_hangs() -> None:

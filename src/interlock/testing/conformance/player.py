@@ -22,7 +22,7 @@ from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, C
 
 _OK: Final = 200
 _REFUSALS: Final = range(400, 500)
-_NO_ACCESS: Final = (401, 403, 504)
+_NO_ACCESS: Final = (401, 403, 502, 504)
 _WAIT: Final = 0.5
 """The seconds between two requests for a response in progress."""
 _MAX_TOKENS: Final = 400
@@ -56,7 +56,7 @@ class CaseEnd(Exception):  # noqa: N818 - it ends a case, whose result may be go
 
 
 class NoAccessError(Exception):
-    """The server cannot be reached, requires a key, or is a gateway to one that does not answer in time."""
+    """The server cannot be reached, requires a key, or is a gateway without an answer of its upstream."""
 
 
 @define
@@ -77,7 +77,7 @@ class Player:
         """Run the cases of each topic, and yield their results.
 
         Raises:
-            NoAccessError: The server cannot be reached, requires a key, or is a gateway to one that does not answer in time.
+            NoAccessError: The server cannot be reached, requires a key, or is a gateway without an answer of its upstream.
         """
         for group, cases in topics.items():
             for case in cases:
