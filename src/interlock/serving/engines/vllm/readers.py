@@ -173,7 +173,7 @@ class DeltaReader:
         if is_pair and not finished:
             chunk.delta = parse(chunk.text, chunk.token_ids, self._call.request, self._call.prompt, finished=False)
             return self._parser.feed(chunk)
-        chunks = [chunk] if is_pair else self._pairing.take_pairs(finished=finished) or [Chunk([])]
+        chunks = [chunk] if is_pair else self._pairing.take_pairs(finished=finished) or [Chunk([], "")]
         deltas: list[Delta] = []
         for each in chunks:
             is_last = finished and each is chunks[-1]
