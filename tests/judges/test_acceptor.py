@@ -355,8 +355,20 @@ def test_invalid_contents_of_an_item_are_reported(bodies, fault):
 @pytest.mark.parametrize(
     ("place", "field", "value", "fault"),
     [
+        (9, "item.content", [], ("R9", 9, "the item's content differs from the 1 part done")),
+        (10, "response.output", [], ("R13", 10, "the response has 0 items where the stream has 1")),
+        (7, "text", "H", ("R9", 7, "text has 1 character where the deltas have 14")),
+    ],
+)
+def test_a_message_counts_one_in_the_singular(place, field, value, fault):
+    assert fault in summaries(edited("message", place, field, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "value", "fault"),
+    [
         (4, "command_index", 1, ("R8", 4, "command_index is 1 instead of 0")),
-        (6, "item", {"action": {"commands": ["pwd"]}}, ("R9", 6, "the item's commands are not the 1 that were done")),
+        (6, "item", {"action": {"commands": ["pwd"]}}, ("R9", 6, "the item's commands differ from the 1 done")),
     ],
 )
 def test_a_command_with_a_wrong_index_or_text_is_reported(place, field, value, fault):

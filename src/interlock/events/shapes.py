@@ -179,6 +179,11 @@ WORDS: Final[Mapping[type, str]] = MappingProxyType(
 """The JSON type of a value that is neither an array nor an object, in words."""
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 event`, `2 events`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _plural(words: str) -> str:
     """Return `strings or objects` for `a string or an object`."""
     if words.startswith(("one of", "'", "any")):

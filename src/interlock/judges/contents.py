@@ -20,7 +20,7 @@ from interlock.events.json import as_text, elements, members
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.rulebook import DEVIATIONS, Finding
-from interlock.events.shapes import Mismatch, name_of, param_of
+from interlock.events.shapes import Mismatch, counted, name_of, param_of
 from interlock.events.stream import EVENTS, Place, StreamEvent, event_mismatches, own_fields, wire_name
 from interlock.judges.digests import (
     Digest,
@@ -223,10 +223,10 @@ def _check_texts(state: TrackedItem, item: Body) -> Iterator[Finding]:
         item_parts = [_part_digests(part) for part in elements(item.get(name))]
         if parts is not None and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
-            message = f"the item's {name} is not the {len(parts)} parts that were done"
+            message = f"the item's {name} differs from the {counted(len(parts), 'part')} done"
             yield Finding("R9", message, "logprobs-elsewhere" if alike else "")
     if state.kind == "shell_call" and state.from_start and state.in_order and state.shell.commands != value_at(item, _COMMANDS):
-        yield Finding("R9", f"the item's commands are not the {len(state.shell.commands)} that were done")
+        yield Finding("R9", f"the item's commands differ from the {len(state.shell.commands)} done")
     if state.shell.outputs and digest(state.shell.outputs) != digest(item.get("output")):
         yield Finding("R9", "the item's output is not that of its commands")
     if state.kind in _TEXT_KINDS and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
@@ -419,7 +419,7 @@ def judge_part_done(state: TrackedItem, event: type[StreamEvent], body: Body) ->
     if message:
         yield Finding("R9", f"the part's text {message}")
     if part.from_start and [digest(one) for one in elements(whole_part.get("annotations"))] != part.annotations:
-        yield Finding("R9", f"the part's annotations are not the {len(part.annotations)} that were added")
+        yield Finding("R9", f"the part's annotations differ from the {len(part.annotations)} added")
     logprobs = whole_part.get("logprobs")
     if part.logprobs is not None and logprobs and (are_malformed(logprobs) or not part.logprobs.equal(elements(logprobs))):
         yield Finding("R15", "the part's logprobs are not those of the deltas")
@@ -566,7 +566,7 @@ def _check_output(
     places = range(len(done)) if whole else [item.index for item in done]
     if whole and len(output) != len(done):
         deviation = "" if output else "failed-without-output" if status in _ABORTED else "without-output"
-        yield Finding("R13", f"the response has {len(output)} items, but {len(done)} were done", deviation)
+        yield Finding("R13", f"the response has {counted(len(output), 'item')} where the stream has {len(done)}", deviation)
     for item, place in zip(done, places, strict=True):
         ending = item.ending
         if ending is None or ending.digests is None or not 0 <= place < len(output):

@@ -17,7 +17,7 @@ from attrs import define, field
 
 from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.events.parts import Logprob
-from interlock.events.shapes import mismatches
+from interlock.events.shapes import counted, mismatches
 
 Digest: TypeAlias = bytes
 
@@ -159,13 +159,13 @@ class TextDigest:
         rest = "".join(self.chunks)
         length = self._length + len(rest)
         if self._length and hashlib.blake2b(_encode(whole[: self._length])).digest() != self._folded.digest():
-            return f"differs from the {length} characters of the deltas, among the first {self._length}"
+            return f"differs from the {counted(length, 'character')} of the deltas, among the first {self._length}"
         rest_of_whole = whole[self._length :]
         if rest_of_whole == rest:
             return None
         same = next((at for at, (one, other) in enumerate(zip(rest_of_whole, rest, strict=False)) if one != other), None)
         if same is None:
-            return f"has {len(whole)} characters where the deltas have {length}"
+            return f"has {counted(len(whole), 'character')} where the deltas have {length}"
         return f"differs from the deltas at character {self._length + same}"
 
 

@@ -14,6 +14,7 @@ from attrs import define, field
 from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransducer
 from interlock.events.json import EMPTY, as_text, is_array, is_object, members, parse
 from interlock.events.rulebook import Finding, Rule, read_rows
+from interlock.events.shapes import counted
 from interlock.judges.digests import quote
 from interlock.judges.judging import Body, DialectJudge, Indexed, transducer_automaton
 
@@ -179,7 +180,8 @@ def _split_blocks(events: Indexed, findings: list[Finding]) -> Iterator[_BlockEv
         match event.get("type"):
             case "content_block_start":
                 if block is not None or event.get("index") != count:
-                    findings.append(Finding("M2", f"block {quote(event.get('index'))} begins, after {count} blocks", event=index))
+                    message = f"block {quote(event.get('index'))} begins, after {counted(count, 'block')}"
+                    findings.append(Finding("M2", message, event=index))
                 count += 1
                 block = _BlockEvents(index, members(event.get("content_block")))
                 yield block

@@ -17,6 +17,7 @@ from attrs import field, frozen
 from interlock.dialects import APIS, ApiName
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps
+from interlock.events.shapes import counted
 from interlock.events.sse import BOM
 from interlock.serving.cli.options import (
     UNUSABLE,
@@ -377,11 +378,6 @@ def _place(finding: Finding) -> str:
 
 def _short(name: str) -> str:
     return name.removeprefix("response.")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 event`, `2 events`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def explanation(name: str, width: int) -> Iterator[str]:
