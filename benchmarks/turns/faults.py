@@ -69,7 +69,7 @@ FAULTS: Final = (
     ),
     Fault(
         "The last event has an item that was never sent, or lacks one that was.",
-        r"^R6: |^R13: .* the response has \d+ items|^R13: message .*'id'",
+        r"^R6: |^R13: .* the response has \d+ items?|^R13: message .*'id'",
     ),
     Fault("An item is `completed` when it is done, and `incomplete` in the last event.", r"^R13: .*: 'status'$"),
     Fault("A call of the code interpreter is reasoning in the last event.", r"^R13: code_interpreter_call .*'summary'"),
