@@ -5,6 +5,7 @@ python docs/generators/generate.py
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, get_args
 
@@ -28,16 +30,17 @@ from interlock.diagram import Graph, NodeRole, to_svg
 from interlock.dialects import DIALECT_APIS
 from interlock.events.items import ITEMS, literals_of
 from interlock.events.stream import wire_name
-from interlock.fsm import Delta, lifecycles
+from interlock.fsm import Delta, FinishReason, deltas, lifecycles
 from interlock.fsm.table import Machine
 from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, RULES, Deviation
 from interlock.judges.automaton import OBSERVED
-from interlock.parsers import harmony, parser_for
+from interlock.parsers import Chunk, harmony, parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
 from interlock.parsers.families.family import ReasoningSyntax
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 from interlock.serving import settings
 from interlock.serving.cli.machines import process_graphs, stream_graphs
+from interlock.serving.engines.engine import EngineOutput
 from interlock.serving.engines.script import script_schema
 from interlock.serving.engines.upstream import connection_table as upstream_connection
 from interlock.serving.engines.vllm.plugin import FIELDS as PLUGIN_FIELDS
@@ -47,6 +50,7 @@ from interlock.serving.responses import background_response as background
 from interlock.serving.responses import turns_table as turns
 from interlock.serving.store import tables as stores
 from interlock.serving.tools import code_interpreter as container
+from interlock.serving.tools.hosting import ToolRunner, Tools
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,6 +157,12 @@ def generated() -> dict[Path, str]:
     files[clients] = _filled((ROOT / clients).read_text(encoding="utf-8"), "tested with", tested.table())
     embedding = Path("docs", "library", "embedding.md")
     files[embedding] = _filled((ROOT / embedding).read_text(encoding="utf-8"), "all deltas", _deltas())
+    engines, example = Path("docs", "library", "engines.md"), Path("examples", "engine_server.py")
+    page = _filled((ROOT / engines).read_text(encoding="utf-8"), "outputs", _attributes(EngineOutput, Chunk))
+    page = _filled(page, "reasons", _reasons())
+    page = _filled(page, "tool runner", _methods(ToolRunner, Tools))
+    code = ("```python", *(ROOT / example).read_text(encoding="utf-8").splitlines(), "```")
+    files[engines] = _filled(page, str(example), iter(code))
     serving, vllm = Path("docs", "guides", "serving.md"), Path("docs", "guides", "vllm.md")
     flags = [name for name, each in settings.options().items() if each.has_flag]
     files[serving] = _filled((ROOT / serving).read_text(encoding="utf-8"), "settings", _settings(flags, settings.flag))
@@ -476,6 +486,44 @@ def _deltas() -> Iterator[str]:
             continue
         names = ", ".join(f"`{field.name}`" for field in fields(delta) if field.init)
         yield f"| `{delta.__name__}` | {_line((inspect.getdoc(delta) or '').partition(chr(10) * 2)[0])} | {names} |"
+
+
+def _attributes(*kinds: type) -> Iterator[str]:
+    """List the fields of classes by the texts below them."""
+    yield "| field | type | meaning |"
+    yield "|---|---|---|"
+    for kind in kinds:
+        body = ast.parse(inspect.getsource(kind)).body[0].body
+        for one, text in pairwise(body):
+            match one, text:
+                case ast.AnnAssign(target, annotation), ast.Expr(ast.Constant(str() as meaning)):
+                    kinds_of_value = ast.unparse(annotation).replace(" | ", "` or `")
+                    yield f"| `{kind.__name__}.{ast.unparse(target)}` | `{kinds_of_value}` | {_line(meaning)} |"
+
+
+def _reasons() -> Iterator[str]:
+    """List the reasons for the end of a turn, and what each API calls them."""
+    statuses = {"": "`completed`, or another turn", "cut": "`incomplete`", "fail": "`failed`", "cancel": "`cancelled`"}
+    (meanings,) = re.findall(r'"""Why a turn ended\. In order: (.*?)\."""', inspect.getsource(deltas), re.DOTALL)
+    yield "| `finish_reason` | meaning | Responses | Chat Completions | Messages |"
+    yield "|---|---|---|---|---|"
+    for reason, meaning in zip(get_args(FinishReason), _line(meanings).split(", "), strict=True):
+        end = deltas.TURN_ENDS[reason]
+        status = statuses[end.trigger] + f", `{end.detail}`" * bool(end.detail)
+        other = "an error" if end.trigger == "fail" else ""
+        names = [f"`{name}`" if name else other for name in (end.finish_reason, end.stop_reason)]
+        yield f"| `{reason}` | {meaning.removeprefix('or ')} | {status} | {' | '.join(names)} |"
+
+
+def _methods(*protocols: type) -> Iterator[str]:
+    """List the members of protocols by the first line of their docstrings."""
+    yield "| member | what it does |"
+    yield "|---|---|"
+    for protocol in protocols:
+        for name, member in vars(protocol).items():
+            if not name.startswith("_"):
+                about = inspect.getdoc(member) or ""
+                yield f"| `{protocol.__name__}.{name}` | {_line(about.partition(chr(10) * 2)[0])} |"
 
 
 def _line(text: str) -> str:

@@ -1,12 +1,16 @@
 """The code on the pages of the library runs, and prints the output on the pages."""
 
 import ast
+import asyncio
+import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from openai import OpenAI, RateLimitError
 
@@ -91,7 +95,7 @@ def client_of(url):
 
 def test_the_code_of_the_page_of_engines_prints_the_output_on_the_page(capsys, names):
     assert capsys.readouterr().out == "".join(re.findall(r"```text\n(.*?)```", ENGINES_PAGE, re.DOTALL))
-    assert names["app"].state.keys.tenants
+    assert names["guarded"].state.keys.tenants
 
 
 def test_the_test_on_the_page_of_engines_passes(names):
@@ -140,3 +144,69 @@ def test_a_refusal_fails_a_background_response(names):
         with client.responses.create(**ASK, background=True, stream=True) as stream:
             *_, last = stream
         assert (last.type, last.response.error.message) == ("response.failed", "The parrot is asleep.")
+
+
+EXAMPLE = runpy.run_path(str(ROOT / "examples" / "engine_server.py"))
+WEATHER = {"type": "mcp", "server_label": "weather", "require_approval": "never"}
+UMBRELLA = {"name": "umbrella", "description": "Opens an umbrella.", "parameters": EXAMPLE["CITY"]}
+
+
+def asked(path, text, **fields):
+    """Return what the example answers without and with streaming, if the stream is legal."""
+    asking = {"input": text} if path == "responses" else {"messages": [{"role": "user", "content": text}]}
+    body = {"model": "forecaster", **asking, **fields}
+    app = build(Settings(), EXAMPLE["Forecaster"](), functions={"weather": [EXAMPLE["FORECAST"]]})
+
+    async def post():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            assert_legal((await client.post(f"/v1/{path}", json={**body, "stream": True})).content)
+            return (await client.post(f"/v1/{path}", json=body)).json()
+
+    return asyncio.run(post())
+
+
+def test_the_example_engine_reasons_and_calls_a_function_of_the_server() -> None:
+    answer = asked("responses", "A forecast for Rome", tools=[WEATHER])
+    assert [item["type"] for item in answer["output"]] == ["mcp_list_tools", "reasoning", "mcp_call", "reasoning", "message"]
+    assert answer["output"][2]["output"] == answer["output"][4]["content"][0]["text"] == "It rains in Rome."
+    assert answer["usage"]["output_tokens_details"] == {"reasoning_tokens": 8}
+
+
+def test_the_model_of_the_example_reads_why_a_function_failed() -> None:
+    answer = asked("responses", "A forecast for Paris", tools=[WEATHER], reasoning={"effort": "none"})
+    _, call, message = answer["output"]
+    assert call["error"]["content"][0]["text"] == "There is no forecast for Paris."
+    assert json.loads(message["content"][0]["text"]) == call["error"]
+
+
+def test_the_functions_of_the_example_run_for_chat_completions_and_messages() -> None:
+    (choice,) = asked("chat/completions", "A forecast for Rome", tools=[WEATHER])["choices"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("stop", "It rains in Rome.")
+    servers = [{"type": "url", "name": "weather", "url": "https://unused.example"}]
+    tools = [{"type": "mcp_toolset", "mcp_server_name": "weather"}]
+    answer = asked("messages", "A forecast for Rome", max_tokens=32, mcp_servers=servers, tools=tools)
+    kinds = ["thinking", "mcp_tool_use", "mcp_tool_result", "thinking", "text"]
+    assert (answer["stop_reason"], [block["type"] for block in answer["content"]]) == ("end_turn", kinds)
+
+
+def test_a_function_of_the_client_ends_the_response_of_the_example() -> None:
+    (choice,) = asked("chat/completions", "An umbrella in Rome", tools=[{"type": "function", "function": UMBRELLA}])["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], call["function"]) == ("tool_calls", {"name": "umbrella", "arguments": '{"city": "Rome"}'})
+
+
+def test_the_example_ends_at_stop_strings_and_at_the_limit() -> None:
+    answer = asked("messages", "one two END three", max_tokens=32, stop_sequences=["two END"])
+    assert (answer["stop_reason"], answer["stop_sequence"], answer["content"][-1]["text"]) == ("stop_sequence", "two END", "one ")
+    answer = asked("messages", "one two END three", max_tokens=6)
+    assert (answer["stop_reason"], answer["content"][-1]["text"]) == ("max_tokens", "one two ")
+    assert answer["usage"]["output_tokens"] == 6
+
+
+def test_the_example_fails_after_the_text_so_far() -> None:
+    answer = asked("responses", "one two fail", reasoning={"effort": "none"})
+    (message,) = answer["output"]
+    assert (answer["status"], answer["error"]["message"]) == ("failed", "The model was asked to fail.")
+    assert (message["status"], message["content"][0]["text"]) == ("incomplete", "one two ")
+    for path, fields in (("chat/completions", {}), ("messages", {"max_tokens": 32})):
+        assert asked(path, "one two fail", **fields)["error"]["message"] == "The model was asked to fail."

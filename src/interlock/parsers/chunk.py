@@ -23,11 +23,11 @@ class Chunk(Struct):
     """The output of one engine step for one request."""
 
     token_ids: Sequence[int] = ()
-    """The new token ids, in order."""
+    """The new token ids, in order; formats that are parsed as text only count them."""
     text: str | None = None
     """The new text, for formats that are parsed as text: empty if the tokens have none; harmony ignores it."""
     logprobs: Sequence[Entry] | None = None
-    """One entry for each new token, or None."""
+    """The log probabilities, an entry for each new token; None if there are none."""
     delta: object | None = None
     """For the format `chat`: an object or mapping with the fields of a delta of Chat Completions (`content`, `reasoning` or
     `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None."""

@@ -64,7 +64,7 @@ class EngineOutput:
     reasoning_tokens: int = 0
     """Generated tokens that are reasoning; if unknown, what the parser counts by `token_ids`."""
     more: Sequence[Chunk] = ()
-    """Further chunks of the same step, in order."""
+    """Further chunks of the same step, in order, as after several tokens at once."""
     stop_sequence: str | None = None
     """With the reason `stop`, the request's stop string that ended the turn; None if none did, or the engine does not say."""
 
