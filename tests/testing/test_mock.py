@@ -19,10 +19,14 @@ from websockets.sync.client import connect
 from interlock.events.json import dumps
 from interlock.events.sse import SseDecoder
 from interlock.events.stream import TERMINAL
+from interlock.fsm.deltas import Cancel
 from interlock.serving.build import build
 from interlock.serving.engines import script
 from interlock.serving.engines.script import Failure, ScriptedEngine, ScriptRule, ScriptStep
+from interlock.serving.http.answers import error_response
+from interlock.serving.http.script_faults import ScriptFaults
 from interlock.serving.http.server import ServerThread
+from interlock.serving.responses.active_runs import NotBegunError
 from interlock.serving.settings import Settings
 from interlock.serving.view.web import RecentStreams, ViewerMiddleware
 from interlock.testing import RULES, Mock, MockServer, assert_legal, findings
@@ -519,6 +523,71 @@ def test_an_invalid_request_is_recorded_without_a_rule(mock) -> None:
     with OpenAI(base_url=mock.base_url, api_key="any") as client, pytest.raises(BadRequestError):
         client.responses.create(model="m", input="Hi", temperature="hot")
     assert [(each.json["temperature"], each.turn, each.rule) for each in mock.requests] == [("hot", 0, None)]
+    mock.requests.clear()
+
+
+INVALID = {"model": "m", "input": "Hi", "temperature": "hot"}
+HOT = "Invalid type for 'temperature': expected a number, but got a string instead."
+
+
+def test_a_request_that_the_server_refuses_is_a_problem(server) -> None:
+    with Mock(server=server) as mock:
+        mock.when("Hi").fails(400, "Slow down.").then.ends("error").says("Bye")
+        asked = [
+            ("responses", INVALID),
+            ("messages", {"model": "m", "messages": []}),
+            ("chat/completions", {"model": "m"}),
+            ("responses", {"model": "m", "input": "Hi"}),
+            ("chat/completions", {"model": "m", "messages": [USER]}),
+        ]
+        statuses = [httpx.post(f"{mock.base_url}/{path}", json=body).status_code for path, body in asked]
+        problems = mock.verdict["problems"]
+        with pytest.raises(AssertionError, match=HOT):
+            mock.verify()
+        mock.requests.clear()
+    assert statuses == [400, 400, 400, 400, 500]
+    empty = "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead."
+    assert problems == [
+        f"/v1/responses: status 400: {HOT}",
+        f"/v1/messages: status 400: {empty}",
+        "/v1/chat/completions: status 400: Missing required parameter: 'messages'.",
+    ]
+
+
+def test_a_request_that_its_client_abandons_is_no_problem() -> None:
+    async def left(scope, receive, send):
+        await receive()
+        await error_response(NotBegunError.of(Cancel()))(scope, receive, send)
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    sent, engine = [], ScriptedEngine([])
+    scope = {"type": "http", "method": "POST", "path": "/v1/responses", "raw_path": b"/v1/responses", "headers": []}
+    asyncio.run(ScriptFaults(left, engine)(scope, receive, send))
+    assert sent == ["http.response.start", "http.response.body"]
+    assert engine.progress().listed()["verdict"]["problems"] == []
+
+
+def test_a_refused_frame_is_a_problem_and_the_next_one_has_its_own_stream(mock) -> None:
+    mock.when("Hi").fails(503).then.says("Hi")
+    create = {"type": "response.create", "model": "m", "input": "Hi", "stream_id": "a"}
+    asked = [{**create, "temperature": "hot"}, create, create]
+    with connect(f"{mock.base_url.replace('http', 'ws', 1)}/responses") as socket:
+        for each in asked:
+            socket.send(json.dumps(each))
+        while json.loads(socket.recv(timeout=10))["type"] not in TERMINAL:
+            pass
+    assert [(each.json, each.steps, each.stream is None) for each in mock.requests] == [
+        (asked[0], (), True),
+        (asked[1], [1], True),
+        (asked[2], [2], False),
+    ]
+    assert mock.verdict == {"problems": [f"/v1/responses: status 400: {HOT}"], "unoffered": [], "unused": []}
+    mock.requests.clear()
 
 
 def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) -> None:

@@ -456,7 +456,7 @@ class ScriptedRequest:
     steps: Sequence[int] = ()
     """The numbers of the steps of this rule that answered it, from 1; several if it has hosted calls."""
     problem: str = ""
-    """Why the script has no answer."""
+    """Why it had no answer."""
     unoffered: Sequence[str] = ()
     """The tools that the script has called, and that the request does not offer."""
     is_spoiled: bool = False

@@ -120,12 +120,16 @@ def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in
     count_refusal(error)
     if not in_messages:
         return JsonResponse(error.body(), error.status, headers)
-    place = f"{error.param}: " if error.param and f"'{error.param}'" not in error.message else ""
-    body = error_message(error.status, place + error.message)
+    body = error_message(error.status, placed(error.param, error.message))
     body.request_id = current_request_id()
     if error.details is not None:
         body.error.details = dict(error.details)
     return JsonResponse(body, error.status, headers)
+
+
+def placed(param: str | None, message: str) -> str:
+    """Return the message of an error with the parameter that it is about."""
+    return message if not param or f"'{param}'" in message else f"{param}: {message}"
 
 
 def count_refusal(error: ApiError) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from interlock.events.json import as_text, dumps, loads, members, parse
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, SseDecoder
 from interlock.events.stream import TERMINAL
+from interlock.fsm.deltas import Cancel
 from interlock.fsm.table import InterlockError
 from interlock.serving.engines.script import (
     CONNECTION,
@@ -32,11 +34,12 @@ from interlock.serving.engines.script import (
     ScriptStep,
     read_rules,
 )
-from interlock.serving.http.answers import JsonResponse, error_response, speaks_messages
+from interlock.serving.http.answers import JsonResponse, error_response, placed, speaks_messages
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys, authorization_of
 from interlock.serving.requests.body import read_body
 from interlock.serving.requests.runtime import Yielder
+from interlock.serving.responses.active_runs import NotBegunError
 
 REQUESTS: Final = "/interlock/requests"
 SCRIPT: Final = "/interlock/script"
@@ -45,6 +48,8 @@ FRAME_FIELDS: Final = ("type", "stream_id", "generate")
 STEERING: Final = "response.steer."
 """Begins the types of the events about steering, which belong to no response."""
 BEGIN: Final = "response.created"
+ERROR: Final = "error"
+CANCELLED: Final = NotBegunError.of(Cancel()).status
 OF_A_TEST: Final = re.compile(r"/(?!v1/|interlock/)(.+?)(/(?:v1|interlock)/.*)", re.DOTALL)
 """Matches the encoded path of a request of a test: the name of the test, and the path without it."""
 
@@ -104,6 +109,8 @@ class RecordedConnection(ScriptedConnection):
     _last: ScriptedRequest | None = field(default=None, init=False)
     """The only request, or the last one."""
     _streams: bool = field(default=False, init=False)
+    _status: int = field(default=0, init=False)
+    """The HTTP status of the answer, once it has begun."""
     _body: bytearray = field(factory=bytearray, init=False)
     """The body of the request so far."""
 
@@ -155,9 +162,12 @@ class RecordedConnection(ScriptedConnection):
         """Note a message of the answer, and send it."""
         match message["type"]:
             case "http.response.start":
+                self._status = message["status"]
                 self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
             case "http.response.body" if self._streams and self._last is not None:
                 self._last.add(message.get("body", b""), is_last=not message.get("more_body", False))
+            case "http.response.body" if self._status >= HTTPStatus.BAD_REQUEST and self._last is not None:
+                _explain(self._last, self._status, members(parse(message.get("body", b""))))
             case "websocket.send":
                 self._note_event(members(parse(str(message.get("text") or ""))))
             case _:
@@ -167,7 +177,13 @@ class RecordedConnection(ScriptedConnection):
     def _note_event(self, event: Mapping[str, object]) -> None:
         """Add an event to the stream of its lane, as if the lane were all; those about steering belong to no stream."""
         kind, lane = as_text(event.get("type")), event.get("stream_id")
-        if kind == BEGIN and (waiting := self._waiting.get(lane)):
+        waiting = self._waiting.get(lane)
+        if kind == ERROR and ERROR in event:  # in place of a response; the event `error` of a stream has no such field
+            refused = waiting.popleft() if waiting else self._note_unread(lane)
+            if refused is not None:
+                _explain(refused, event.get("status"), event)
+            return
+        if kind == BEGIN and waiting:
             self._current[lane] = waiting.popleft()
             self._lanes[members(event.get("response")).get("id")] = lane
         request = self._current.get(lane)
@@ -178,6 +194,22 @@ class RecordedConnection(ScriptedConnection):
         request.add(b"event: %b\ndata: %b\n\n%b" % (kind.encode(), data, DONE_FRAME if is_last else b""), is_last=is_last)
         if is_last:
             del self._current[lane]
+
+    def _note_unread(self, lane: object) -> ScriptedRequest | None:
+        """Note the next request of a lane, which the server refuses before the script reads it."""
+        frame = next((each for each in self._frames if each.get("stream_id") == lane), None)
+        if frame is None:
+            return None
+        self._frames.remove(frame)
+        return self._note(dumps(frame))
+
+
+def _explain(request: ScriptedRequest, status: object, answer: Mapping[str, object]) -> None:
+    """Note an error as the problem of a request, unless its script wants it, or its client waits no more."""
+    if not (request.steps or request.problem or status == CANCELLED):
+        error = members(answer.get(ERROR))
+        reason = placed(as_text(error.get("param")), as_text(error.get("message")))
+        request.problem = f"{request.path}: status {status}: {reason}"
 
 
 def _body_of(frame: Mapping[str, object]) -> Mapping[str, object]:
