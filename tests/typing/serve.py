@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, assert_type
 
-from interlock import Chunk, FinishReason, Format, Tagged, parser_for
+from interlock import Chunk, FinishReason, Format, StopStrings, Tagged, parser_for
 from interlock.serve import (
     AddressPolicy,
     ApiError,
@@ -14,6 +14,7 @@ from interlock.serve import (
     EngineOutput,
     Generation,
     HostedTool,
+    LocalFunction,
     LocalTool,
     ModelFacts,
     ResponseRequest,
@@ -54,7 +55,8 @@ class Toy(Engine):
         assert_type(turn.functions({"web_search": ""}), list[dict[str, object]])
         assert_type(await turn.harmony_tokens(), list[int])
         reason: FinishReason = "stop"
-        yield EngineOutput(Chunk(text="Hello"), reason)
+        stop = StopStrings(turn.request.extensions.get("stop"))
+        yield EngineOutput(Chunk([5], stop.feed("Hello")), reason, stop_sequence=stop.found)
         raise EngineError("The toy broke.")
 
 
@@ -100,3 +102,10 @@ tool: LocalTool = Search()
 store: ResponseStore = open_store("memory:")
 runners: list[ToolRunner] = [Runner(), ToolServers({"web_search": tool}, AddressPolicy.of(["tools.example.com"]))]
 app: Application = build(Settings(), Toy(), store=store, tools=runners[0])
+
+
+async def roll(sides: int) -> str:
+    return str(sides)
+
+
+rolling: Application = build(Settings(), Toy(), functions={"dice": [LocalFunction("roll", "Rolls a die.", {}, roll)]})
