@@ -361,6 +361,13 @@ def test_every_picture_fits_on_a_screen() -> None:
     assert {name: size for name, size in sizes.items() if size[0] > SCREEN[0] or size[1] > SCREEN[1]} == {}
 
 
+def test_no_region_has_the_name_of_a_trigger_or_an_effect() -> None:
+    labels = {name: [label for edge in graph.edges for label in edge.labels] for name, graph in DRAWN.items()}
+    words = {name: {word for label in some for word in (*label.triggers, *label.events)} for name, some in labels.items()}
+    shared = {name: [region.name for region in DRAWN[name].regions if region.name in words[name]] for name in DRAWN}
+    assert {name: regions for name, regions in shared.items() if regions} == {}
+
+
 @every_graph
 def test_a_frame_contains_exactly_the_states_of_its_region(graph) -> None:
     layout = laid_out(graph)

@@ -92,7 +92,7 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
     initial="absent",
     final={"ended"},
     regions={
-        "open": ["opening", "compacting", "preparing", "generating", "running", "ending"],
+        "inside": ["opening", "compacting", "preparing", "generating", "running", "ending"],
         "outside": ["admitting", "withdrawn", "refused"],
     },
     edges=[
@@ -132,9 +132,9 @@ TURNS: Final[Table[TurnTrigger, TurnEffect]] = Table(
 
         Edge("ending",      _T.END,       "settling",    [_E.STORE]),
 
-        Edge("open",        _T.INTERRUPT, "interrupted", [_E.STOP]),
-        Edge("open",        _T.FAIL,      "settling",    [_E.BREAK_OFF, _E.STORE]),
-        Edge("open",        _T.LEAVE,     "ended",       [_E.BREAK_OFF, _E.FREE]),
+        Edge("inside",      _T.INTERRUPT, "interrupted", [_E.STOP]),
+        Edge("inside",      _T.FAIL,      "settling",    [_E.BREAK_OFF, _E.STORE]),
+        Edge("inside",      _T.LEAVE,     "ended",       [_E.BREAK_OFF, _E.FREE]),
         Edge("interrupted", _T.FAIL,      "settling",    [_E.BREAK_OFF, _E.STORE]),
         Edge("interrupted", _T.LEAVE,     "ended",       [_E.BREAK_OFF, _E.FREE]),
 
