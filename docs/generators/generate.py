@@ -94,6 +94,9 @@ WALKED = {
 
 LIFECYCLES = Path("docs", "design", "lifecycles")
 
+READABLE = 1000
+"""The width in pixels of a picture that a page shows in full size. A wider one has no legend: the pages have its tables."""
+
 WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edges) == 1]
 """The kinds of item whose lifecycle has one edge: a page describes them together."""
 
@@ -124,7 +127,7 @@ def generated() -> dict[Path, str]:
     """Return every generated file, by its path from the root of the repository."""
     files: dict[Path, str] = {}
     graphs = {**stream_graphs(), **process_graphs()}
-    files |= {LIFECYCLES / f"{name}.svg": to_svg(graphs[name]) for name in PAGE_OF}
+    files |= {LIFECYCLES / f"{name}.svg": to_svg(graphs[name], legend_within=READABLE) for name in PAGE_OF}
     files[LIFECYCLES / "whole.svg"] = to_svg(evolve(graphs[WHOLE_KINDS[0]], name="whole"))
     files |= {LIFECYCLES / f"{page}.md": "\n\n".join(_page(page)) + "\n" for page in PAGES}
     files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from enum import StrEnum
 from functools import cache
 from itertools import combinations, pairwise
+from math import ceil
 
 import pytest
 from attrs import evolve
@@ -14,7 +15,7 @@ from for_each import for_each
 
 from interlock.diagram import RENDERERS, Graph, NodeRole, draw, graph_of, key_of, to_mermaid, to_svg
 from interlock.diagram.graph import DrawnEdge, GraphNode, Label, LineStyle, Region
-from interlock.diagram.layout import Layout, PlacedLine, _orders, _overlaps, _spread, lay_out, untidiness
+from interlock.diagram.layout import MARGIN, Layout, PlacedLine, _orders, _overlaps, _spread, lay_out, untidiness
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
 from interlock.fsm.table import Edge, Table
 from interlock.parsers.families import DEFAULT_REASONING, SYNTAXES, family
@@ -24,7 +25,7 @@ from interlock.serving.responses.turns_table import TURNS
 from interlock.serving.store.tables import STORED
 
 LIFECYCLE = {"response": RESPONSE, **LIFECYCLES}
-SCREEN = (1400, 900)  # pixels
+WIDEST = 1400  # pixels
 
 # A table without a final state, whose lines return, like the framing of a format.
 FRAMING = graph_of(
@@ -51,6 +52,9 @@ DRAWN = {**stream_graphs(), **process_graphs(), **CALLS, "text": picture_of_text
 """Every graph that the documentation has as a picture."""
 
 GRAPHS = {**DRAWN, "framing": FRAMING, **HOSTS}
+
+NOTES = re.compile(r'<text class="note" [^>]*>([^<]*)</text>')
+"""The words of a legend."""
 
 LARGE = {"reasoning", "turns", "default turns", "background", "default background", "default stored", "text", *STYLES, "literals"}
 """The graphs whose layout takes a second or more."""
@@ -356,9 +360,29 @@ def test_every_box_is_inside_the_picture(graph) -> None:
 
 
 @pytest.mark.long
-def test_every_picture_fits_on_a_screen() -> None:
-    sizes = {name: tuple(int(picture(graph).attrib[side]) for side in ("width", "height")) for name, graph in DRAWN.items()}
-    assert {name: size for name, size in sizes.items() if size[0] > SCREEN[0] or size[1] > SCREEN[1]} == {}
+def test_every_picture_is_as_narrow_as_a_screen() -> None:
+    widths = {name: int(picture(graph).attrib["width"]) for name, graph in DRAWN.items()}
+    assert {name: width for name, width in widths.items() if width > WIDEST} == {}
+
+
+def test_only_a_width_that_is_too_large_scales_a_picture_down() -> None:
+    tall = picture(graph_of("g", "s0", [(f"s{number}", "go", f"s{number + 1}", ()) for number in range(20)]))
+    assert tall.attrib["viewBox"] == f"0 0 {tall.attrib['width']} {tall.attrib['height']}"
+    assert int(tall.attrib["height"]) > WIDEST
+
+
+def test_a_picture_that_a_legend_makes_too_wide_has_none() -> None:
+    graph = GRAPHS["mcp_call"]
+    _, _, width, height = map(int, picture(graph).attrib["viewBox"].split())
+    assert to_svg(graph, legend_within=width) == to_svg(graph)
+    layout = laid_out(graph)
+    bare = to_svg(graph, legend_within=width - 1)
+    assert f'viewBox="0 0 {ceil(layout.corner[0] + MARGIN)} {height}"' in bare
+    assert [note for note in NOTES.findall(to_svg(graph)) if note in NOTES.findall(bare)] == []
+
+
+def test_the_legend_names_the_patterns_of_the_lines() -> None:
+    assert NOTES.findall(to_svg(GRAPHS["mcp_call"]))[:4] == ["normal", "cut", "failure, or failure and cut", "final state"]
 
 
 def test_no_region_has_the_name_of_a_trigger_or_an_effect() -> None:

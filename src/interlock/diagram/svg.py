@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import ceil, dist
+from math import ceil, dist, inf
 from string import Template
 from textwrap import wrap
 from typing import Final
@@ -26,7 +26,7 @@ from interlock.diagram.layout import (
     width_of,
 )
 
-_SCREEN: Final = (1400, 900)  # the largest picture, in pixels; larger ones are scaled down
+_WIDEST: Final = 1400  # of a picture, in pixels; wider ones are scaled down
 _ROUND: Final = 8  # the radius of a corner
 _LEGEND: Final = 60  # the y of the legend's first line
 _SAMPLE_HEIGHT: Final = 22
@@ -35,7 +35,7 @@ _SAMPLE_WIDTH: Final = 220  # of a sample with its name
 _KEY_WIDTHS: Final = range(35, 60)  # characters per line of the key; the least that keeps the key above `_LONGEST`
 _LONGEST: Final = 875  # the y that the key should not exceed
 
-_NAMES: Final = {LineStyle.NORMAL: "normal", LineStyle.CUT: "cut short", LineStyle.FAIL: "failure"}
+_NAMES: Final = {LineStyle.NORMAL: "normal", LineStyle.CUT: "cut", LineStyle.FAIL: "failure, or failure and cut"}
 
 _COLOURS: Final = {
     "card": ("#ffffff", "#0d1117"),
@@ -120,13 +120,22 @@ path.fail { stroke: $fail }
 """)
 
 
-def to_svg(graph: Graph) -> str:
-    """Return the SVG picture of a graph."""
+def to_svg(graph: Graph, *, legend_within: float = inf) -> str:
+    """Return the SVG picture of a graph.
+
+    Args:
+        graph: The graph.
+        legend_within: The width in pixels that a picture with a legend may have; a wider one has no legend.
+    """
     layout = lay_out(graph)
     right, bottom = layout.corner
-    legend, right, end = _legend(graph, right + 1.5 * MARGIN)
-    width, height = ceil(right + MARGIN), ceil(max(bottom, end) + MARGIN)
-    scale = min(1, _SCREEN[0] / width, _SCREEN[1] / height)
+    legend, legend_right, legend_bottom = _legend(graph, right + 1.5 * MARGIN)
+    if legend_right + MARGIN > legend_within:
+        legend = []
+    else:
+        right, bottom = legend_right, max(bottom, legend_bottom)
+    width, height = ceil(right + MARGIN), ceil(bottom + MARGIN)
+    scale = min(1, _WIDEST / width)
     size = f'width="{int(width * scale)}" height="{int(height * scale)}" viewBox="0 0 {width} {height}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
