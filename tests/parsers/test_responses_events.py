@@ -442,9 +442,8 @@ def test_a_tool_that_failed_at_the_service_fails_with_a_reason(item, reason):
 
 
 def test_a_failed_list_of_tools_keeps_its_error():
-    (result,) = response([done({"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [], "error": "no"})])[
-        "output"
-    ]
+    item = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "wiki", "tools": [], "error": "no"}
+    (result,) = response([done(item)])["output"]
     assert (result["tools"], result["error"]) == ([], "no")
 
 

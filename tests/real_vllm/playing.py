@@ -101,6 +101,11 @@ def judged(data: bytes, dialect: DialectName = "openai") -> list[dict[str, objec
     return bodies
 
 
+def ended(data: bytes, dialect: DialectName = "openai") -> dict[str, object]:
+    """Assert that both judges find a stream legal, and return its final response."""
+    return judged(data, dialect)[-1]["response"]
+
+
 def summary(response: Mapping[str, object]) -> list[str]:
     """Return the items of a response as a turn declares them: the type, and the status if it is not `completed`."""
     items: Sequence[Mapping[str, object]] = response["output"]

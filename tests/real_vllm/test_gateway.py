@@ -6,7 +6,7 @@ from functools import partial
 
 import httpx
 import pytest
-from playing import CHANCE, at_once, body, check, is_aborted, judged, metric, stream, summary
+from playing import CHANCE, at_once, body, check, ended, is_aborted, judged, metric, stream, summary
 from servers import FAMILIES
 from turns import HARMONY, PARSED, THINK, Turn, family_turns
 
@@ -46,7 +46,7 @@ def test_log_probabilities_spell_the_text(server):
     turn = Turn("scored", ["<|channel|>final<|message|>Grüße, 世界! 👩‍👩‍👧<|return|>"])
     wanted = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
     with gateway(server, "vllm") as url:
-        (message,) = judged(stream(url, body("gpt_oss", turn, **wanted)))[-1]["response"]["output"]
+        (message,) = ended(stream(url, body("gpt_oss", turn, **wanted)))["output"]
     (part,) = message["content"]
     assert b"".join(bytes(entry["bytes"]) for entry in part["logprobs"]).decode() == part["text"] == "Grüße, 世界! 👩‍👩‍👧"
     assert {len(entry["top_logprobs"]) for entry in part["logprobs"]} == {2}
@@ -59,9 +59,7 @@ def test_a_turn_continues_the_exact_tokens_of_the_last_one(server):
     )
     before = metric(server.url, "vllm:prompt_tokens_total")
     with gateway(server, "vllm") as url:
-        response = judged(stream(url, body("gpt_oss", run, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}])))[
-            -1
-        ]["response"]
+        response = ended(stream(url, body("gpt_oss", run, tools=[{"type": "code_interpreter", "container": {"type": "auto"}}])))
     assert summary(response) == ["code_interpreter_call", "message"]
     assert metric(server.url, "vllm:prompt_tokens_total") - before == response["usage"]["input_tokens"]
 
@@ -95,7 +93,7 @@ def test_an_alias_selects_the_model_of_the_upstream(server):
     turn = Turn("an answer", ["<|channel|>final<|message|>Hello.<|return|>"])
     with gateway(server, "vllm") as url:
         assert {model["id"] for model in httpx.get(f"{url}/v1/models", timeout=60).json()["data"]} == {"tiny", "mine"}
-        response = judged(stream(url, {**body("gpt_oss", turn), "model": "mine"}))[-1]["response"]
+        response = ended(stream(url, {**body("gpt_oss", turn), "model": "mine"}))
     assert (response["model"], summary(response)) == ("mine", ["message"])
 
 
@@ -130,7 +128,7 @@ def test_structured_output_of_a_family_has_log_probabilities(server):
         "max_output_tokens": 200,
     }
     with gateway(server, "vllm", "hermes") as url:
-        response = judged(stream(url, request))[-1]["response"]
+        response = ended(stream(url, request))
     (message,) = response["output"]
     (part,) = message["content"]
     assert json.loads(part["text"]) == {"city": "Rome"}

@@ -10,7 +10,7 @@ from threading import Thread
 
 import httpx
 import pytest
-from playing import body, both, judged, stream, summary, text, tokens
+from playing import body, both, ended, judged, stream, summary, text, tokens
 from servers import HEADERS, SEARCH_PORT
 from turns import BROWSER, CLOCK, DONE, END, FUNCTION, NEXT, PYTHON, RUN, SEARCH, THINK, WEATHER, Turn
 
@@ -185,7 +185,7 @@ REQUIRED = "<|channel|>commentary to=functions."
 
 def ask(server, *rounds, **fields):
     """Return the response to a request whose model writes these rounds."""
-    return judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=fields))))[-1]["response"]
+    return ended(stream(server.url, body("gpt_oss", Turn("", rounds, body=fields))))
 
 
 @HARMONY_SERVER
@@ -206,7 +206,7 @@ def test_a_call_that_is_required_or_named_continues_the_prompt(server, tmp_path,
     recording = tmp_path / "kept.jsonl"
     request = body("gpt_oss", Turn("", [rest], body={"tools": [FUNCTION, CLOCK], "tool_choice": choice}))
     request["vllm_xargs"]["kept"] = str(recording)
-    response = judged(stream(server.url, request))[-1]["response"]
+    response = ended(stream(server.url, request))
     assert [(item["type"], item["name"], item["arguments"]) for item in response["output"]] == [
         ("function_call", "get_weather", ROME)
     ]
@@ -226,7 +226,7 @@ def test_only_the_first_turn_has_to_call_a_tool_of_an_mcp_server(server, tmp_pat
     first = f"own__search <|constrain|>json{call}" if choice == "required" else call
     request = body("gpt_oss", Turn("", [first, DONE], body={"tools": [own], "tool_choice": choice}))
     request["vllm_xargs"]["kept"] = str(recording)
-    response = judged(stream(server.url, request))[-1]["response"]
+    response = ended(stream(server.url, request))
     assert summary(response) == ["mcp_list_tools", "mcp_call", "message"]
     assert response["output"][1]["output"] == "found: rome"
     prompts = [text("gpt_oss", prompt) for prompt, _ in map(json.loads, recording.read_text(encoding="utf-8").splitlines())]
@@ -302,7 +302,7 @@ def test_a_tool_that_the_request_also_offers_by_its_type_needs_no_approval(serve
 def test_the_count_of_input_tokens_includes_the_tools_of_mcp_servers(server):
     own = {"type": "mcp", "server_label": "own", "server_url": server.tool_url("browser")}
     request = body("gpt_oss", Turn("", [DONE], body={"tools": [own]}))
-    response = judged(stream(server.url, request))[-1]["response"]
+    response = ended(stream(server.url, request))
     assert summary(response) == ["mcp_list_tools", "message"]
     counted = httpx.post(f"{server.url}/v1/responses/input_tokens", json=request, timeout=60).json()
     assert counted == {"object": "response.input_tokens", "input_tokens": response["usage"]["input_tokens"]}
@@ -315,7 +315,7 @@ def test_the_model_continues_after_an_async_call_and_reads_its_late_output(serve
     def ask(*rounds, **fields):
         request = body("gpt_oss", Turn("", rounds, body={"tools": [{**FUNCTION, "async": True}], **fields}))
         request["vllm_xargs"]["kept"] = str(recording)
-        return judged(stream(server.url, request))[-1]["response"]
+        return ended(stream(server.url, request))
 
     first = ask(f"{WEATHER}{ROME}<|call|>", DONE)
     call = first["output"][0]
@@ -393,9 +393,7 @@ SANDBOX_SERVER = pytest.mark.parametrize("server", ["open-responses"], indirect=
 def test_code_runs_in_the_sandbox_of_the_plugin(server):
     rounds = [f"{RUN}x = 6<|call|>", f"{RUN}x * 7<|call|>", DONE]
     fields = {"tools": [PYTHON], "include": ["code_interpreter_call.outputs"]}
-    response = judged(stream(server.url, body("gpt_oss", Turn("", rounds, body=fields)), **HEADERS), "open_responses")[-1][
-        "response"
-    ]
+    response = ended(stream(server.url, body("gpt_oss", Turn("", rounds, body=fields)), **HEADERS), "open_responses")
     first, second, _ = response["output"]
     assert (first["container_id"], first["outputs"]) == (second["container_id"], [{"type": "logs", "logs": ""}])
     assert second["outputs"] == [{"type": "logs", "logs": "42\n"}]
@@ -421,7 +419,7 @@ def test_a_search_of_the_plugin_has_the_results_of_its_provider(server):
         Thread(target=provider.serve_forever).start()
         data = stream(server.url, body("gpt_oss", Turn("", rounds, body=fields)), **HEADERS)
         provider.shutdown()
-    search, message = judged(data, "open_responses")[-1]["response"]["output"]
+    search, message = ended(data, "open_responses")["output"]
     assert (search["status"], search["action"]["sources"], message["type"]) == (
         "completed",
         [{"type": "url", "url": "https://rome.example/"}],

@@ -28,8 +28,6 @@ STREAMS = int(os.environ.get("INTERLOCK_FUZZ_STREAMS", "1000"))
 SEED = int(os.environ.get("INTERLOCK_FUZZ_SEED", "0"))
 MUTANTS = 9
 PIECES = ("rain", "", " ", "\n", "é", "a b", "{", "𝄞", " x")
-
-
 KEEPALIVE = {"type": "keepalive", "sequence_number": 0}
 
 

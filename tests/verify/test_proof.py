@@ -78,13 +78,13 @@ def test_the_proof_holds_for_a_single_kind(kind):
 
 
 def test_the_error_for_missing_rows_of_the_oracle_names_them(monkeypatch):
-    for table in (ORDERS, RUNNING):
-        monkeypatch.delitem(table, "compaction")
+    for table, kind in ((ORDERS, "compaction"), (RUNNING, "compaction"), (RUNNING, "mcp_call")):
+        monkeypatch.delitem(table, kind)
     with pytest.raises(DeclarationError) as raised:
-        prove(kinds=("message", "compaction"))
+        prove(kinds=("message", "compaction", "mcp_call"))
     assert str(raised.value).splitlines() == [
-        "ORDERS in verify/oracle.py has no row for 'compaction'",
-        "ORDERS in verify/oracle.py has no `>` before the events of the tool of 'compaction'",
+        "_ORDERS in verify/oracle.py has no row for 'compaction'",
+        "_ORDERS in verify/oracle.py has no `>` before the events of the tool of 'mcp_call'",
     ]
 
 

@@ -505,6 +505,7 @@ def event_mismatches(event: type[StreamEvent], body: Mapping[str, object]) -> li
     """Return the mismatches of an event's body with its type, except those that other rules than R14 judge or that are allowed.
 
     R2 judges the number, and R15 the log probabilities. R13 compares the items of a response; its other lists are the request's.
+    Of its objects, such as the error, only the usage is compared, without the fields of its details.
     """
     response = body.get("response")
     if is_object(response):

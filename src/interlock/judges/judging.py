@@ -145,15 +145,23 @@ class JsonLines(SseDecoder):
 
     def feed(self, data: bytes) -> list[SseMessage]:
         """Decode the next bytes, and return a message for each line that they complete, except blank lines."""
-        return _lines(super().feed(_LINE_ENDS.sub(lambda match: b"\n" * 2 * match[0].count(b"\n") + b"data: ", data)))
+        return _lines(super().feed(_LINE_ENDS.sub(_end_event, data)))
 
     def end(self) -> list[SseMessage]:
         """End the last line, and return its message unless it is blank."""
         return _lines(super().end())
 
 
+def _end_event(match: re.Match[bytes]) -> bytes:
+    """Return the end of a line's event, which is an empty line, and the beginning of the next event.
+
+    Blank lines also become two lines each, so that `_lines` can count those of the file.
+    """
+    return b"\n\n" * match[0].count(b"\n") + b"data: "
+
+
 def _lines(messages: Iterable[SseMessage]) -> list[SseMessage]:
-    """Drop the messages of blank lines, and number the others by the lines of the file."""
+    """Drop the messages of blank lines, and number the others by the lines of the file, each of which `_end_event` made two."""
     return [evolve(one, line=(one.line + 1) // 2) for one in messages if one.overlong or one.data.strip()]
 
 

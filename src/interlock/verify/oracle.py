@@ -146,7 +146,7 @@ def spell(word: str) -> str:
 
 def _letter(name: str) -> str:
     if name not in _SHORT:
-        raise ValueError(f"a row of ORDERS names 'response.{name}', which is not an event")
+        raise ValueError(f"a row of _ORDERS names 'response.{name}', which is not an event")
     return _SHORT[name]
 
 
@@ -184,7 +184,7 @@ TOOL_EVENTS: Final = {
 # A stream in OpenAI's dialect, split into its items.
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""A JSON object; `r14_fields` checks its types before the rules in `SOUND_SHAPE` read it."""
+"""A JSON object. Its values are `Any`: a type checker does not find a rule that reads a type which R14 does not check."""
 
 ADDED = LETTERS["response.output_item.added"]
 DONE = LETTERS["response.output_item.done"]
@@ -262,7 +262,8 @@ class Stream:
         return cls(events, names, list(items.values()), orphans)
 
 
-# The rules. Those in `ANY_SHAPE` accept any JSON; `SOUND_SHAPE` assumes the fields and types that `r14_fields` checks.
+# The rules. Those in `ANY_SHAPE` accept any JSON; those in `SOUND_SHAPE` rely on the fields and types that R14 checks. It checks
+# none deep inside a response (see `event_mismatches`), so they test these types themselves.
 
 OracleRule: TypeAlias = Callable[[Stream], Iterator[Finding]]
 
@@ -811,8 +812,8 @@ SOUND_SHAPE: Final[tuple[OracleRule, ...]] = (
 def check(events: Sequence[JsonObject], *, valid: int = 0) -> list[Finding]:
     """Validate the bodies of all events of one response, in OpenAI's dialect.
 
-    If a field is missing or has a wrong type, only the fields, the numbering, the opening and the ending are checked, because the
-    other rules assume valid types. The first `valid` events are known to have valid fields.
+    If R14 finds a field that is missing or has a wrong type, only the rules in `ANY_SHAPE` are checked, because the others rely
+    on what R14 checks. The first `valid` events are known to have valid fields.
     """
     malformed, unknown = r14_fields(events, valid)
     stream = Stream.of(events)

@@ -643,15 +643,12 @@ def prove(
 
 
 def _missing_rows(lifecycle: Lifecycle[S]) -> Iterator[str]:
-    """Yield a sentence for each row that the oracle lacks for a kind of item."""
+    """Yield a sentence for the row, or the mark in it, that the oracle lacks for a kind of item."""
     kind = lifecycle.name
-    runs = any("run" in state.rows for state in lifecycle.states.values())
-    for is_missing, table, row in (
-        (kind not in ORDERS, "ORDERS" if len(lifecycle.edges) > 1 else "WHOLE", f"row for '{kind}'"),
-        (runs and kind not in RUNNING, "ORDERS", f"`>` before the events of the tool of '{kind}'"),
-    ):
-        if is_missing:
-            yield f"{table} in verify/oracle.py has no {row}"
+    if kind not in ORDERS:
+        yield f"{'_ORDERS' if len(lifecycle.edges) > 1 else 'WHOLE'} in verify/oracle.py has no row for '{kind}'"
+    elif kind not in RUNNING and any("run" in state.rows for state in lifecycle.states.values()):
+        yield f"_ORDERS in verify/oracle.py has no `>` before the events of the tool of '{kind}'"
 
 
 def _coverage(lifecycle: Lifecycle[S], fired: AbstractSet[Fired]) -> Coverage:

@@ -59,7 +59,7 @@ def test_a_missing_row_of_the_oracle_is_named(run, monkeypatch):
     monkeypatch.delitem(ORDERS, "function_call")
     result = run()
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "ORDERS in verify/oracle.py has no row for 'function_call'" in result.stderr
+    assert "_ORDERS in verify/oracle.py has no row for 'function_call'" in result.stderr
 
 
 def test_a_counterexample_is_shown_with_its_path(run):

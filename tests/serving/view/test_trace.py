@@ -461,9 +461,8 @@ def test_narrowing_keeps_the_edges_that_no_later_step_contradicts() -> None:
     later = FiredEdge("b", "z", "d")
     steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
     assert narrow_steps(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
-    assert narrow_steps([Step("m", 0, (later,)), Step("m", 0, (FiredEdge("b", "x", "e"), FiredEdge("d", "y", "e")))])[
-        1
-    ].fired == (FiredEdge("d", "y", "e"),)
+    steps = narrow_steps([Step("m", 0, (later,)), Step("m", 0, (FiredEdge("b", "x", "e"), FiredEdge("d", "y", "e")))])
+    assert steps[1].fired == (FiredEdge("d", "y", "e"),)
     assert narrow_steps([Step("m", 0, (one,)), Step("m", 0, (FiredEdge("q", "z", "d"),))])[0].fired == (one,)
 
 

@@ -40,7 +40,10 @@ Interrupt: TypeAlias = Callable[[Fault | Cancel], None]
 
 @define(eq=False)
 class ActiveRuns:
-    """The active runs of one process, at most `limit` if there is one, or its open WebSockets."""
+    """The active runs of one process, at most `limit` if there is one.
+
+    Open WebSockets are tracked by another object, because shutdown interrupts them and waits for them in the same way.
+    """
 
     limit: int | None = None
     _runs: set[Interrupt] = field(factory=set[Interrupt], init=False)
@@ -65,7 +68,7 @@ class ActiveRuns:
         if self.limit is not None and len(self._slots) >= self.limit:
             message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
-        slot = object()  # not `interrupt`, whose run keeps `free`, because the cycle would keep the run in memory
+        slot = object()  # a new one: `interrupt` holds the run, which holds `free`; the cycle would keep the run in memory
         free = partial(self._slots.discard, slot)
         try:
             self._runs.add(interrupt)
