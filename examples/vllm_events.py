@@ -2,7 +2,7 @@
 
     python examples/vllm_events.py serve openai/gpt-oss-20b     # the flags are those of `vllm serve`
 
-vLLM keeps its routes, prompts, store and tools. docs/library/engine.md explains this file, which is tested with vLLM 0.32.
+vLLM keeps its routes, prompts, store and tools. docs/library/engine.md explains this file, tested with vLLM 0.32 and 0.33.
 """
 
 import asyncio

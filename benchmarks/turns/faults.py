@@ -1,10 +1,12 @@
-"""The faults behind the errors of recorded streams, and the turns in which the `openai` package raises because of each."""
+"""The faults behind the errors of recorded streams: the lines of vLLM that make them, and when `openai` raises for them."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -15,16 +17,51 @@ from interlock.judges.dialects import AnyJudge
 
 
 @frozen
+class Place:
+    """A line of vLLM's source.
+
+    Args:
+        path: Of its file.
+        function: The function that has it.
+        mark: What the line contains; the first such line of the function is meant.
+    """
+
+    path: str
+    function: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.function}: {self.mark}"
+
+    def line(self, root: Path) -> int:
+        """Return its number in the source that is installed in a folder. Raises `LookupError` if the source has no such line."""
+        source = (root / self.path).read_text(encoding="utf-8")
+        lines = source.splitlines()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == self.function:
+                for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    if self.mark in lines[number - 1]:
+                        return number
+        raise LookupError(f"{self.path} has no {self.mark!r} in {self.function}")
+
+
+@frozen
 class Fault:
     """What a server does wrong.
 
     Args:
         says: A sentence about it.
         pattern: Finds its symptoms, among those of `symptoms`.
+        places: The lines of vLLM that make it.
+        reports: Issues and pull requests of vLLM about it, as paths: `issues/57998`.
+        turn: The recorded turn that shows it.
     """
 
     says: str
     pattern: str
+    places: tuple[Place, ...] = ()
+    reports: tuple[str, ...] = ()
+    turn: str = ""
 
 
 @frozen
@@ -42,37 +79,127 @@ class Counts:
     raises: int = 0
 
 
+_RESPONSES: Final = "vllm/entrypoints/openai/responses/"
+_EVENTS: Final = f"{_RESPONSES}streaming_events.py"
+_HARMONY: Final = f"{_RESPONSES}harmony.py"
+_SERVING: Final = f"{_RESPONSES}serving.py"
+
 OTHERS: Final = Fault("others", "")
 FAULTS: Final = (
     Fault(
         "When a call of a function is done, it has two fields of the event, `output_index` and `sequence_number`; in the last "
         "event, it has neither.",
         r"function_call .*'(output_index|sequence_number)'",
+        (Place(_EVENTS, "emit_function_call_done_events", "function_call_item = "),),
+        ("pull/37071",),
+        "a function call",
     ),
     Fault(
-        "White space beside a call or before a text is only in the stream, as an item or at the beginning of the text.",
-        r'^R19: `output` is `\[.*"function_call"\]`, but|^R19: `output\[\d+\].* is `"(?:\\n)+(.*)"`, but `"\1"`',
+        "A call that is cut is only in the stream; in one piece, it is a text.",
+        r'^R19: `output` is `\[.*"function_call"\]`, but `\[.*"message"\]`',
+        (Place("vllm/tool_parsers/hermes_tool_parser.py", "extract_tool_calls", "except Exception"),),
+        ("issues/47903",),
     ),
-    Fault("Text after a call is only in the stream.", r'^R19: `output` is `\[.*"message"\]`, but'),
-    Fault("The whole answer has another outcome than the stream, which has another error too.", "^R19: another outcome$"),
+    Fault(
+        "A `<think>` that comes in one step with other tokens is part of the reasoning in the stream.",
+        r'^R19: `output\[\d+\].* is `"<think>',
+        (Place("vllm/reasoning/basic_parsers.py", "extract_reasoning_streaming", "elif self.start_token_id in delta_token_ids"),),
+        ("issues/55195",),
+    ),
+    Fault(
+        "What comes in one step with the end of the reasoning is not in the stream.",
+        r'^R19: `output` is `\["reasoning"(?:, "function_call")?\]`, but `\["reasoning", (?:"message", )?"function_call"',
+    ),
+    Fault(
+        "White space beside a call or around a text is only in the stream, as an item or as part of the text.",
+        r'^R19: `output` is `\[(.*)"message", ("function_call".*)\]`, but `\[\1\2\]`|'
+        r'^R19: `output\[\d+\].* is `"(?:\\n)*(.*?)(?:\\n)*"`, but `"\3"`',
+        (
+            Place("vllm/parser/abstract_parser.py", "_extract_tool_calls", 'content.strip() == ""'),
+            Place("vllm/parser/engine/parser_engine.py", "_strip_content_whitespace", "content.strip()"),
+        ),
+        ("issues/49412",),
+        "reasoning and a function call (parsers)",
+    ),
+    Fault(
+        "Text after a call is only in the stream.",
+        r'^R19: `output` is `\[.*"message"\]`, but',
+        (Place("vllm/tool_parsers/deepseekv3_tool_parser.py", "extract_tool_calls", "content = model_output["),),
+        ("issues/56263",),
+    ),
     Fault(
         "The last event is `response.completed`, and its response is `incomplete`.",
         r"^R3: .* the response has the status 'incomplete'",
+        (Place(_SERVING, "responses_stream_generator", "ResponseCompletedEvent("),),
+        ("pull/45386",),
+        "cut in arguments",
     ),
     Fault(
         "A tool's call is sent as an `mcp_call`, which completes without an output; then a web search takes its index.",
         r"^R11: mcp_call |^R7: web_search_call .* already belongs to mcp_|^openai: Duplicate response output index",
+        (
+            Place(_EVENTS, "emit_content_delta_events", "emit_mcp_delta_events("),
+            Place(_EVENTS, "emit_mcp_completion_events", 'status="completed"'),
+            Place(_EVENTS, "emit_browser_tool_events", "output_index="),
+        ),
+        ("issues/52443", "pull/52444"),
+        "a search",
     ),
     Fault(
         "The stream ends without a terminal event, so it has no response that could equal the whole answer.",
-        r"without a terminal event|^R19: no outcome$|^openai: Didn't receive a `response.completed` event",
+        r"without a terminal event|^R19: the stream has no response|^openai: Didn't receive a `response.completed` event",
+        (
+            Place(_SERVING, "responses_stream_generator", "except GenerationError"),
+            Place(_HARMONY, "_parse_message_no_recipient", "Unknown channel"),
+        ),
+        ("pull/49308", "pull/38190"),
+        "no channel",
     ),
     Fault(
         "The last event has an item that was never sent, or lacks one that was.",
         r"^R6: |^R13: .* the response has \d+ items?|^R13: message .*'id'",
+        (
+            Place(_EVENTS, "emit_previous_item_done_events", "if not state.sent_output_item_added"),
+            Place(_HARMONY, "harmony_to_response_output", 'message.author.role != "assistant"'),
+        ),
+        ("issues/48274", "pull/48282"),
+        "empty reasoning",
     ),
-    Fault("An item is `completed` when it is done, and `incomplete` in the last event.", r"^R13: .*: 'status'$"),
-    Fault("A call of the code interpreter is reasoning in the last event.", r"^R13: code_interpreter_call .*'summary'"),
+    Fault(
+        "An item is `completed` when it is done, and `incomplete` in the last event.",
+        r"^R13: .*: 'status'$",
+        (
+            Place(_EVENTS, "emit_text_output_done_events", 'status="completed"'),
+            Place(_HARMONY, "_parse_final_message", '"incomplete" if incomplete'),
+        ),
+        ("issues/57998",),
+        "cut in an answer",
+    ),
+    Fault(
+        "A call of the code interpreter is reasoning in the last event.",
+        r"^R13: code_interpreter_call .*'summary'",
+        (Place(_HARMONY, "harmony_to_response_output", "_parse_reasoning("),),
+        turn="python",
+    ),
+    Fault(
+        "The query of a web search begins with `cursor:` in the last event, and not before.",
+        r"^R13: web_search_call .*'action'",
+        (
+            Place(_EVENTS, "emit_browser_tool_events", 'query=parsed_args["query"]'),
+            Place(_HARMONY, "_parse_browser_tool_call", "query=f"),
+        ),
+        turn="a search",
+    ),
+    Fault(
+        "The log probabilities of deltas are not in `response.output_text.done`; in one piece, a text has the reasoning's too.",
+        r"^R15: |^R19: `output\[\d+\].*\.logprobs`",
+        (
+            Place(_EVENTS, "emit_simple_content_done", "logprobs=[],"),
+            Place(_SERVING, "_make_response_output_items", "token_ids=final_output.token_ids"),
+        ),
+        ("pull/57326",),
+        "log probabilities (parsers)",
+    ),
 )
 """The first whose pattern is found in a symptom is its fault."""
 
@@ -109,13 +236,13 @@ def _raised(stream: bytes) -> str:
     return ""
 
 
-def count_faults(streams: Iterable[tuple[bytes, str]]) -> dict[Fault, Counts]:
-    """Count the faults of streams, each with the sentence of R19 or an empty one; the fault of most turns first."""
+def count_faults(turns_symptoms: Iterable[Iterable[tuple[str, int]]]) -> dict[Fault, Counts]:
+    """Count the faults of turns by their symptoms; the fault of most turns first."""
     errors: dict[Fault, Counter[str]] = {}
     turns, raises = Counter[Fault](), Counter[Fault]()
-    for stream, whole in streams:
+    for found in turns_symptoms:
         seen = set[Fault]()
-        for symptom, times in symptoms(stream, whole):
+        for symptom, times in found:
             fault = next((each for each in FAULTS if re.search(each.pattern, symptom)), OTHERS)
             source = symptom.partition(":")[0]
             if source == "openai":

@@ -16,7 +16,8 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from attrs import asdict, evolve, frozen
-from vllm_turns import PLAN, ROOT, Played, Server, Setup, play
+from turns_pages import ROOT, Played
+from vllm_turns import PLAN, Server, Setup, play
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
@@ -40,6 +41,11 @@ read the tokens itself. A turn *fails* if vLLM refuses the request or its answer
 status `failed`, and its stream is still legal. A turn *differs* if it does not fail, but its text, its reasoning or its calls are
 not those that the model wrote. The errors and deviations are those of [`interlock check`](../../guides/check.md) on all streams,
 also of failed turns; a stream without a terminal event or `[DONE]` is an error here.
+
+Through `vllm`, the turn *an engine that gives up: its grammar allows one call (parsers)* differs. The model begins a second
+call, which vLLM's grammar of the tools forbids, so the engine writes `!` and gives up. A gateway that reads tokens sends no tools
+with its request: there is no such grammar, the model writes both calls, and Interlock's parser drops the second one, because the
+request has `"parallel_tool_calls": false`. That content is right for the request, but not the one that the turn expects.
 
 What vLLM's parsers make of a turn may depend on how its tokens arrive, so on a busy machine a stream can differ from the whole
 response (R19).

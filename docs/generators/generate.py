@@ -451,8 +451,8 @@ def _figures() -> Iterator[str]:
     for name, row in (
         ("turns without an error", "turns without an error"),
         (
-            "of these, turns whose stream says something else than the model wrote",
-            "of these, turns whose stream says something else than the model wrote",
+            "of these, turns whose content differs from what the model wrote",
+            "of these, turns whose content differs from what the model wrote",
         ),
         (f"of the {ordinary} ordinary turns, those without an error", f"ordinary turns, of {ordinary}, without an error"),
         ("turns whose stream alone has no error", "streams without an error"),

@@ -1,18 +1,19 @@
-"""benchmarks/turns/faults.py: the faults behind the errors of recorded streams, and the table of them."""
+"""benchmarks/turns: the faults behind the errors of recorded streams, and the pages of the results."""
 
-import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults import FAULTS, OTHERS, count_faults
+from faults import FAULTS, count_faults, symptoms
+from turns_pages import PAGE, RESULTS, TURNS_PAGE, page, read_results, turns_page
 
 ROOT = Path(__file__).parents[2]
 STREAMS = ROOT / "tests" / "corpus" / "vllm"
-FIELDS, WHITE, TEXT_AFTER, BESIDE, COMPLETED, TOOL, ENDLESS, ITEMS, STATUS, CODE = FAULTS
+FIELDS, CUT, THINK, LOST, WHITE, TEXT_AFTER, COMPLETED, TOOL, ENDLESS, ITEMS, STATUS, CODE, QUERY, LOGPROBS = FAULTS
 
 
 def counted(*streams):
-    read = [((STREAMS / f"{name}.sse").read_bytes(), whole) for name, whole in streams]
+    read = [symptoms((STREAMS / f"{name}.sse").read_bytes(), whole) for name, whole in streams]
     return [(fault, dict(counts.errors), counts.turns, counts.raises) for fault, counts in count_faults(read).items()]
 
 
@@ -20,12 +21,35 @@ def counted(*streams):
     ("name", "whole", "faults"),
     [
         ("a-function-call", "", [(FIELDS, {"R13": 1, "R14": 2}, 1, 0)]),
-        ("a-search", "", [(TOOL, {"R7": 1, "R11": 1}, 1, 1), (OTHERS, {"R13": 1}, 1, 0)]),
-        ("no-channel", "R19: no outcome", [(ENDLESS, {"R3": 1, "R19": 1}, 1, 1)]),
+        ("a-search", "", [(TOOL, {"R7": 1, "R11": 1}, 1, 1), (QUERY, {"R13": 1}, 1, 0)]),
+        (
+            "no-channel",
+            "R19: the stream has no response to compare with the whole answer",
+            [(ENDLESS, {"R3": 1, "R19": 1}, 1, 1)],
+        ),
         ("cut-in-arguments", "", [(ITEMS, {"R13": 1}, 1, 0), (COMPLETED, {"R3": 1}, 1, 0)]),
         ("empty-reasoning", "", [(ITEMS, {"R6": 1, "R13": 2}, 1, 0)]),
         ("python", "", [(CODE, {"R13": 1}, 1, 0)]),
-        ("log-probabilities-parsers", "R19: another outcome", [(BESIDE, {"R19": 1}, 1, 0), (OTHERS, {"R15": 1}, 1, 0)]),
+        (
+            "log-probabilities-parsers",
+            "R19: `output[1].content[0].logprobs` is `[null]`, but `[null, null]` in the whole answer",
+            [(LOGPROBS, {"R15": 1, "R19": 1}, 1, 0)],
+        ),
+        (
+            "text-after-a-call-mistral",
+            'R19: `output` is `["reasoning", "function_call"]`, but `["reasoning", "message"]` in the whole answer',
+            [(CUT, {"R19": 1}, 1, 0)],
+        ),
+        (
+            "text-after-a-call-mistral",
+            'R19: `output[0].content[0].text` is `"<think>Hm."`, but `"Hm."` in the whole answer',
+            [(THINK, {"R19": 1}, 1, 0)],
+        ),
+        (
+            "text-after-a-call-mistral",
+            'R19: `output` is `["reasoning"]`, but `["reasoning", "function_call"]` in the whole answer',
+            [(LOST, {"R19": 1}, 1, 0)],
+        ),
         (
             "reasoning-and-a-function-call-parsers",
             'R19: `output` is `["message", "function_call"]`, but `["function_call"]` in the whole answer',
@@ -50,14 +74,32 @@ def test_the_errors_of_a_stream_have_these_faults(name, whole, faults):
 
 def test_the_fault_of_most_turns_comes_first_and_others_last():
     streams = [(name, "") for name in ("a-search", "log-probabilities-parsers", "python", "a-function-call", "a-function-call")]
-    assert [(fault, turns) for fault, _, turns, _ in counted(*streams)] == [(FIELDS, 2), (CODE, 1), (TOOL, 1), (OTHERS, 2)]
+    assert [(fault, turns) for fault, _, turns, _ in counted(*streams)] == [
+        (FIELDS, 2),
+        (CODE, 1),
+        (TOOL, 1),
+        (LOGPROBS, 1),
+        (QUERY, 1),
+    ]
 
 
-def test_the_page_gives_each_error_to_one_rule_and_to_one_fault():
-    page = (ROOT / "docs" / "evidence" / "conformance.md").read_text("utf-8")
-    ((errors,),) = [row.split(" | ")[1:2] for row in page.splitlines() if row.startswith("| errors |")]
-    by_rule, by_fault = (page.partition(f"### {title}\n")[2].partition("\n#")[0] for title in ("By rule", "By fault"))
-    assert sum(map(int, re.findall(r"^\| \[R[^|]*\| (\d+) \|", by_rule, re.MULTILINE))) == int(errors)
-    rows = re.findall(r"^\| (.*) \| .* \| (\d+) \| (\d+) \| \d+ \|$", by_fault, re.MULTILINE)
-    assert sum(int(number) for _, _, number in rows) == int(errors)
-    assert {says for says, *_ in rows} <= {fault.says for fault in (*FAULTS, OTHERS)}
+def test_the_pages_of_the_turns_are_generated_from_their_results():
+    run, sides = read_results(RESULTS.read_text("utf-8"))
+    assert PAGE.read_text("utf-8") == "\n".join(page(run, sides)) + "\n"
+    assert TURNS_PAGE.read_text("utf-8") == "\n".join(turns_page(sides)) + "\n"
+
+
+def test_each_error_of_vllm_has_one_fault():
+    _, sides = read_results(RESULTS.read_text("utf-8"))
+    turns = sides["vllm"]["responses"].values()
+    errors = sum((Counter(turn.errors) for turn in turns), Counter())
+    assert sum((counts.errors for counts in count_faults(turn.symptoms for turn in turns).values()), Counter()) == errors
+
+
+def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
+    _, sides = read_results(RESULTS.read_text("utf-8"))
+    turns = sides["vllm"]["responses"].values()
+    whole, ordinary = ([turn.errors for turn in turns if turn.ordinary or not kind] for kind in (False, True))
+    text = " ".join((ROOT / "docs" / "library" / "engine.md").read_text("utf-8").split())
+    assert f"{whole.count({})} of the {len(whole)} [have no error]" in text
+    assert f"{ordinary.count({})} of the {len(ordinary)} that are ordinary output" in text

@@ -1,0 +1,358 @@
+"""Writes docs/evidence/conformance.md and its list of turns from the results that `vllm_turns.py` keeps in `vllm_turns.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+from faults import Fault, Place, count_faults
+
+from interlock.dialects import ApiName
+from interlock.judges import DIALECT_RULES, RULES
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "evidence" / "conformance.md"
+TURNS_PAGE: Final = ROOT / "docs" / "evidence" / "conformance" / "turns.md"
+RESULTS: Final = Path(__file__).with_name("vllm_turns.jsonl")
+"""A line about the run, then one for each turn, side and API."""
+SAMPLES: Final = (
+    "empty reasoning",
+    "a function call",
+    "cut in arguments",
+    "no channel",
+    "cut in an answer",
+    "python",
+    "a search",
+    "reasoning and a function call (parsers)",
+    "an engine that gives up: its grammar allows one call (parsers)",
+    "log probabilities (parsers)",
+    "text after a call (mistral)",
+)
+"""The turns whose streams of vLLM are in the corpus: one for each kind of finding."""
+REPOSITORY: Final = "https://github.com/vllm-project/vllm"
+OTHER_APIS: Final[Sequence[ApiName]] = ("messages", "chat")
+
+INTRODUCTION: Final = """\
+# Conformance: vLLM's streams and Interlock's
+
+{turns} scripted turns, played on {build},
+once through vLLM's own routes and once through Interlock's [plugin](../guides/vllm.md). In both, vLLM is the engine, and a
+tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm/turns.py). `benchmarks/turns/vllm_turns.py` plays
+them again, keeps the results in `vllm_turns.jsonl` beside it, and writes this page.
+
+vLLM's counts differ from run to run: its parsers read all tokens of a step of the engine at once, and how many these are depends
+on the load. In three runs, 69, 70 and 74 turns had no error; this page shows the second, beside which the machine did other work.
+Interlock's counts are the same in each.
+
+{ordinary} of the turns are *ordinary*: a working model writes such output, and writes it to its end. The others are truncated,
+malformed or blank, quote a marker, have text after a call, or call what nobody declared; how often real models write such output
+was not measured.
+
+## Responses
+"""
+
+KEY: Final = """\
+### Key
+
+| word | meaning |
+|---|---|
+| turn | One request, with the output that a script makes the model write. It is played twice: streamed and in one piece. |
+| finding | What [`interlock check`](../guides/check.md) finds in the stream: an error or a deviation. |
+| error | It breaks the published contract or a known client. R19 counts a turn once, if the response in one piece is another \
+one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments do not count. |
+| deviation | It breaks a rule, but every tested client accepts it, or a well-known service sends it. Most of vLLM's are about \
+fields ([R14](rules.md#r14)), such as a null that the API omits. |
+| without an error | Of a *stream*: `interlock check` finds none. Of a *turn*: neither that nor R19. |
+| other content | The content of the stream, which is its text, its reasoning, and its calls with their arguments, differs from \
+what the model wrote. Of malformed output, Interlock's authors decided what it wrote, by the rules of \
+[recovery.md](conformance/recovery.md). Such a stream can be free of errors, because the checker does not know what the model \
+wrote. |
+"""
+
+BY_FAULT: Final = """\
+### By fault
+
+The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
+rows. *Raises* counts the turns in which the stream helper of the `openai` package ({openai}, Python) raises because of the fault.
+[clients.md](conformance/clients.md) names no client that breaks on one of these, because it is about other faults.
+`benchmarks/turns/faults.py` sorts them. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull requests
+were read in November 2026: they describe the fault or a part of it, or mend it; where there is none, none was found. A stream is
+what vLLM sent: `interlock check FILE` judges it, and `interlock view FILE` shows it.
+"""
+
+NEXT: Final = """\
+vLLM 0.33.0 has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`, and no turn met
+the fault any more. It played the turns too, through its own route, with its Python code on 0.32's compiled parts, on a busy
+machine, so its counts are rough: 84 turns without an error, 118 streams, 130 errors, and 6 streams without a terminal event.
+"""
+
+GROUPS: Final = """\
+### By group
+
+The turns of *harmony* are in the format of gpt-oss: well-formed, truncated, malformed, and with hosted tools. In *text with
+markers*, calls and reasoning are text between markers. Each other group has the format of one [family](../library/families.md) of
+models.
+"""
+
+TURNS: Final = """\
+# Conformance, turn by turn
+
+The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule; its
+[key](../conformance.md#key) has the words. The first finding is an error, if there is one. "function_call has no field
+'output_index'" means that vLLM sends a field that the API's type does not have. *Other content*: the content of the stream
+differs from what the model wrote.
+
+An *ordinary* turn is one that a working model writes, to its end.
+
+Some streams are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
+below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns
+again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`. R19 compares a stream with the
+answer in one piece, so `interlock check` cannot find it in a file.
+
+## Responses
+"""
+
+OTHERS: Final = """\
+## Messages and Chat Completions
+
+The {turns} turns through `POST /v1/messages` and `POST /v1/chat/completions`.
+vLLM refuses requests with hosted tools there, and Interlock runs them.
+"""
+
+OTHER_RULES: Final = """\
+### Turns that break a rule
+
+[dialects.md](../guides/dialects.md) has the rules. M13 and C9 count turns whose answer differs when it is not streamed.
+"""
+
+
+@frozen
+class Played:
+    """The result of a turn.
+
+    Args:
+        group: The group of the turn.
+        ordinary: Whether a working model writes such output, and writes it to its end.
+        errors: How many errors each rule has.
+        deviations: How many deviations each rule has, the missing end marker not counted.
+        marked: Whether the end marker came.
+        ended: Whether a terminal event came.
+        other_content: How the stream differs from what the model wrote; empty if it does not.
+        refused: Whether the request was refused.
+        first: The first error, or without one the first deviation, as a sentence; empty without findings.
+        failed: Whether the stream ended with an error.
+        symptoms: The symptoms of faults, each with its number; only of vLLM's Responses.
+    """
+
+    group: str
+    ordinary: bool = False
+    errors: Mapping[str, int] = field(factory=dict[str, int])
+    deviations: Mapping[str, int] = field(factory=dict[str, int])
+    marked: bool = False
+    ended: bool = False
+    other_content: str = ""
+    refused: bool = False
+    first: str = ""
+    failed: bool = False
+    symptoms: Sequence[tuple[str, int]] = ()
+
+    @property
+    def findings(self) -> Counter[str]:
+        """How many findings each rule has."""
+        return Counter(self.errors) + Counter(self.deviations)
+
+
+Sides: TypeAlias = Mapping[str, Mapping[ApiName, Mapping[str, Played]]]
+"""The results of both sides, by side, API and turn."""
+
+
+@frozen
+class Run:
+    """What the servers were that played the turns.
+
+    Args:
+        build: vLLM's version, and what it ran on.
+        openai: The version of the `openai` package that read the streams.
+        lines: The lines of vLLM's source that make the faults, by their place.
+    """
+
+    build: str
+    openai: str
+    lines: Mapping[str, int]
+
+
+def file_name(turn: str) -> str:
+    """Return the name of the file with the stream of a turn."""
+    return f"{'-'.join(re.findall('[a-z0-9_]+', turn.lower()))}.sse"
+
+
+def read_results(text: str) -> tuple[Run, dict[str, dict[ApiName, dict[str, Played]]]]:
+    """Read the results of a run."""
+    run, *rows = map(json.loads, text.splitlines())
+    sides: dict[str, dict[ApiName, dict[str, Played]]] = {}
+    for row in rows:
+        side, api, turn = (row.pop(name) for name in ("side", "api", "turn"))
+        sides.setdefault(side, {}).setdefault(api, {})[turn] = Played(**row)
+    return Run(**run), sides
+
+
+def page(run: Run, sides: Sides) -> Iterator[str]:
+    """Yield the lines of docs/evidence/conformance.md."""
+    vllm, interlock = sides["vllm"]["responses"], sides["interlock"]["responses"]
+    ordinary = [name for name, turn in vllm.items() if turn.ordinary]
+    yield INTRODUCTION.format(turns=len(vllm), ordinary=len(ordinary), build=run.build)
+    yield "| | vLLM | Interlock |"
+    yield "|---|---:|---:|"
+    for label, count in (
+        ("turns without an error", lambda side: sum(not turn.errors for turn in side.values())),
+        (
+            "of these, turns whose content differs from what the model wrote",
+            lambda side: sum(bool(turn.other_content) and not turn.errors for turn in side.values()),
+        ),
+        (
+            f"ordinary turns, of {len(ordinary)}, without an error",
+            lambda side: sum(not side[name].errors for name in ordinary),
+        ),
+        ("streams without an error", lambda side: sum(not turn.errors.keys() - {"R19"} for turn in side.values())),
+        ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
+        ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
+        ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
+        ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
+        (
+            "streams without `[DONE]` at the end (not counted above)",
+            lambda side: sum(not turn.marked for turn in side.values()),
+        ),
+    ):
+        yield f"| {label} | {count(vllm):,} | {count(interlock):,} |"
+    yield ""
+    yield KEY
+    yield "### By rule"
+    yield ""
+    yield "| rule | vLLM's errors | vLLM's deviations | Interlock's findings |"
+    yield "|---|---:|---:|---:|"
+    rules = {rule for turn in (*vllm.values(), *interlock.values()) for rule in turn.findings}
+    for rule in sorted(rules, key=_number):
+        errors = sum(turn.errors.get(rule, 0) for turn in vllm.values())
+        deviations = sum(turn.deviations.get(rule, 0) for turn in vllm.values())
+        findings = sum(turn.findings[rule] for turn in interlock.values())
+        yield f"| [{rule}](rules.md#{rule.lower()}) {RULES[rule].name} | {errors:,} | {deviations:,} | {findings:,} |"
+    yield ""
+    release = run.build.split()[1].partition("+")[0]
+    yield BY_FAULT.format(openai=run.openai, release=release)
+    yield "| fault | rules | turns | errors | raises | vLLM's source | reported | stream |"
+    yield "|---|---|---:|---:|---:|---|---|---|"
+    for fault, counts in count_faults(turn.symptoms for turn in vllm.values()).items():
+        links = ", ".join(f"[{rule}](rules.md#{rule.lower()})" for rule in sorted(counts.errors, key=_number))
+        cells = counts.turns, counts.errors.total(), counts.raises, *_sources(fault, release, run.lines)
+        yield f"| {fault.says} | {links} | {' | '.join(map(str, cells))} |"
+    yield ""
+    yield NEXT
+    yield GROUPS
+    yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for group in dict.fromkeys(turn.group for turn in vllm.values()):
+        turns = {name: turn for name, turn in vllm.items() if turn.group == group}
+        sound = sum(not turn.errors for turn in turns.values())
+        errors = sum(sum(turn.errors.values()) for turn in turns.values())
+        deviations = sum(sum(turn.deviations.values()) for turn in turns.values())
+        findings = sum(interlock[name].findings.total() for name in turns)
+        yield f"| {group} | {len(turns)} | {sound} | {errors:,} | {deviations:,} | {findings:,} |"
+    yield ""
+    yield from _others(sides)
+    yield ""
+    yield "[All turns](conformance/turns.md), one by one."
+
+
+def _sources(fault: Fault, release: str, lines: Mapping[str, int]) -> Iterator[str]:
+    """Yield links to the source, the reports and the stream of a fault."""
+    yield ", ".join(_source(place, release, lines[str(place)]) for place in fault.places)
+    yield ", ".join(f"[#{report.partition('/')[2]}]({REPOSITORY}/{report})" for report in fault.reports)
+    yield f"[{fault.turn}](../../tests/corpus/vllm/{file_name(fault.turn)})" if fault.turn else ""
+
+
+def _source(place: Place, release: str, line: int) -> str:
+    return f"[{place.path.rpartition('/')[2]}:{line}]({REPOSITORY}/blob/v{release}/{place.path}#L{line})"
+
+
+def _others(sides: Sides) -> Iterator[str]:
+    """Yield the lines on the other APIs."""
+    columns = [sides[side][api] for api in OTHER_APIS for side in ("vllm", "interlock")]
+    yield OTHERS.format(turns=len(columns[0]))
+    yield "| turns | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
+    yield "|---|---:|---:|---:|---:|"
+    for label, count in (
+        ("refused", lambda turns: sum(turn.refused for turn in turns.values())),
+        ("without an error", lambda turns: sum(not turn.errors and not turn.refused for turn in turns.values())),
+        ("without an end", lambda turns: sum(not turn.ended and not turn.refused for turn in turns.values())),
+        (
+            "whose content differs from what the model wrote",
+            lambda turns: sum(bool(turn.other_content) for turn in turns.values()),
+        ),
+    ):
+        yield f"| {label} | {' | '.join(str(count(turns)) for turns in columns)} |"
+    yield ""
+    yield OTHER_RULES
+    yield "| rule | vLLM | Interlock |"
+    yield "|---|---:|---:|"
+    for api in OTHER_APIS:
+        broken = {side: Counter(rule for turn in sides[side][api].values() for rule in turn.errors) for side in sides}
+        for rule in sorted({*broken["vllm"], *broken["interlock"]}, key=_number):
+            name = DIALECT_RULES[rule].name if rule in DIALECT_RULES else "one truth"
+            yield f"| {rule} {name} | {broken['vllm'][rule]} | {broken['interlock'][rule]} |"
+
+
+def turns_page(sides: Sides) -> Iterator[str]:
+    """Yield the lines of docs/evidence/conformance/turns.md."""
+    yield TURNS
+    yield "| turn | ordinary | vLLM's errors | vLLM's deviations | vLLM's first finding | Interlock's findings |"
+    yield "|---|---|---|---|---|---|"
+    for name, turn in sides["vllm"]["responses"].items():
+        others = _listed(sides["interlock"]["responses"][name].findings)
+        link = f"[the stream](../../../tests/corpus/vllm/{file_name(name)})" if name in SAMPLES else ""
+        first = _cell(turn.first, f"Other content: {turn.other_content}" if turn.other_content else "", link)
+        kind = "yes" if turn.ordinary else "no"
+        yield f"| {name} | {kind} | {_described(turn)} | {_listed(turn.deviations)} | {first} | {others} |"
+    yield ""
+    yield "## Messages and Chat Completions"
+    yield ""
+    yield "| turn | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
+    yield "|---|---|---|---|---|"
+    for name in sides["vllm"]["messages"]:
+        cells = [_described(sides[side][api][name]) for api in OTHER_APIS for side in ("vllm", "interlock")]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _cell(*sentences: str) -> str:
+    return ". ".join(filter(None, sentences)).replace("|", "\\|") or "none"
+
+
+def _described(turn: Played) -> str:
+    if turn.refused:
+        return "refused"
+    notes = [*([] if turn.ended else ["no terminal event"]), *(["other content"] if turn.other_content else [])]
+    return ", ".join([*([_listed(turn.errors)] if turn.errors or not notes else []), *notes])
+
+
+def _number(rule: str) -> int:
+    return int(rule[1:])
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{rule}: {counts[rule]}" for rule in sorted(counts, key=_number)) or "none"
+
+
+def main() -> None:
+    """Write both pages."""
+    run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
+    TURNS_PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text("\n".join(page(run, sides)) + "\n", encoding="utf-8")
+    TURNS_PAGE.write_text("\n".join(turns_page(sides)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
