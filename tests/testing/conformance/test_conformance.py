@@ -38,7 +38,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def ours():
-    with ServerThread(build(Settings(), EmbeddedEngine())) as url:
+    with ServerThread(build(Settings(), EmbeddedEngine(rate=500))) as url:  # a response runs for seconds until it is cancelled
         yield url
 
 
