@@ -1,11 +1,13 @@
 """Settings come from options, variables and a file, and an error names where the wrong value was set."""
 
+import ast
 import re
 from functools import wraps
 from pathlib import Path
 
 import pytest
 
+import interlock
 from interlock.fsm.table import DeclarationError
 from interlock.parsers import Chunk, Tagged
 from interlock.serving.build import build
@@ -114,6 +116,14 @@ def test_the_errors_context_names_the_setting_unless_the_error_does() -> None:
 def test_models_that_are_not_a_list_of_names_are_refused(models) -> None:
     with pytest.raises(DeclarationError, match="the models of EmbeddedEngine are a list of names, not"):
         build(Settings(), EmbeddedEngine(models))
+
+
+def test_every_setting_is_read() -> None:
+    """A field without a reader is an option without an effect. A reader is an attribute of a name that ends in `settings`."""
+    trees = [ast.parse(path.read_text()) for path in (Path(interlock.__file__).parent / "serving").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    read = {node.attr for node in nodes if ast.unparse(node.value).endswith("settings")}
+    assert {*Settings.__struct_fields__} - read == {"config", "required"}  # `read_settings` and the plugin read these earlier
 
 
 class Plain(Engine):

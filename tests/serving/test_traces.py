@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 
 import httpx
@@ -19,10 +20,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.sync.client import connect
 
 import interlock
+from interlock.fsm.deltas import Fault
 from interlock.serving import metrics, traces
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
+from interlock.serving.engines.upstream.upstream_client import upstream_error
 from interlock.serving.engines.upstream.upstreams import upstream_of
+from interlock.serving.requests.api_errors import ApiError, EngineError, invalid
 from interlock.serving.settings import UpstreamSettings
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -335,16 +339,52 @@ def test_metrics_are_disabled_without_prometheus_client(serve, monkeypatch) -> N
     )
 
 
-def test_every_error_code_is_a_metric_label() -> None:
-    """Codes are the argument `code`, and the third one of `invalid`."""
-    codes = set()
-    for path in (Path(interlock.__file__).parent / "serving").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"ApiError", "invalid"}:
-                values = [each.value for each in node.keywords if each.arg == "code"]
-                values += node.args[2:3] if node.func.id == "invalid" else []
-                codes |= {each.value for each in values if isinstance(each, ast.Constant) and each.value}
-    assert codes - metrics.CODES == set()
+def subclasses(kind):
+    """Yield a class and all classes that inherit from it."""
+    yield kind
+    for each in kind.__subclasses__():
+        yield from subclasses(each)
+
+
+def texts(node, constants):
+    """Yield the texts that an expression may have."""
+    match node:
+        case ast.Constant(str(text)):
+            yield text
+        case ast.Name(name):
+            yield from constants.get(name, ())
+        case ast.IfExp(body=one, orelse=other) | ast.BoolOp(values=[one, other]):
+            yield from texts(one, constants)
+            yield from texts(other, constants)
+
+
+def codes_in(tree, constants, makers):
+    """Yield every text that is an argument `code` of one of the makers, or that the name `code` gets."""
+    for node in ast.walk(tree):
+        values = []
+        match node:
+            case ast.Call(ast.Name(name), arguments, keywords) if name in makers:
+                values = [*arguments[makers[name] :][:1], *(each.value for each in keywords if each.arg == "code")]
+            case ast.Call(ast.Name("cls"), _, keywords):
+                values = [each.value for each in keywords if each.arg == "code"]
+            case ast.arguments(args=parameters, defaults=[*defaults]):
+                values = [value for one, value in zip(parameters[::-1], defaults[::-1], strict=False) if one.arg == "code"]
+            case ast.Assign([ast.Name("code")], value) | ast.AnnAssign(ast.Name("code"), _, value):
+                values = [value]
+        for value in values:
+            yield from texts(value, constants)
+
+
+def test_the_codes_of_errors_are_the_metric_labels() -> None:
+    trees = [ast.parse(path.read_text()) for path in (Path(interlock.__file__).parent / "serving").rglob("*.py")]
+    constants = {}
+    for tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Constant):
+                constants.setdefault(node.target.id, set()).add(node.value.value)
+    kinds = [Fault, invalid, upstream_error, *subclasses(ApiError), *subclasses(EngineError)]
+    makers = {each.__name__: [*signature(each).parameters].index("code") for each in kinds}
+    assert {code for tree in trees for code in codes_in(tree, constants, makers)} == metrics.CODES
     assert (metrics.known_code("their_own_code"), metrics.known_code(None, "http_500")) == ("other", "http_500")
 
 
