@@ -16,8 +16,10 @@ from corpus_streams.legal import LEGAL, framed
 from corpus_streams.make_corpus import corpus, recorded
 from for_each import for_each
 
+from interlock.events import rulebook
 from interlock.events.json import dumps
-from interlock.events.rulebook import RULES
+from interlock.events.rulebook import DEVIATIONS, RULES
+from interlock.judges import chat, messages
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.script import Call, Failure, ScriptRule, ScriptStep, When
 from interlock.testing import Mock, assert_legal, findings, streams
@@ -38,6 +40,29 @@ def test_every_judged_rule_has_a_broken_stream_and_is_on_the_page():
     assert {name.split("-")[0] for name in (*BROKEN, *BROKEN_FRAMES)} == {*judged}
     assert [*streams.RULES] == [number for number in judged if number != "R5"]  # R5 is about bytes
     assert " ".join(streams.RULES) in (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8").splitlines()
+
+
+@for_each(
+    "text, rows",
+    [
+        (rulebook._RULES, RULES),
+        (rulebook._DEVIATIONS, DEVIATIONS),
+        (messages._RULES, messages.JUDGE.rules),
+        (chat._RULES, chat.JUDGE.rules),
+    ],
+)
+def test_no_two_rules_or_deviations_have_the_same_name(text, rows):
+    assert re.findall(r"^([\w-]+) ?\|", text, re.MULTILINE) == [*rows]
+
+
+def test_the_numbers_of_rules_have_no_gap():
+    numbers = [int(number[1:]) for number in RULES if number[1:].isdecimal()]  # not R4a
+    assert numbers == [*range(1, len(numbers) + 1)]
+
+
+@for_each("rule", streams.RULES)
+def test_a_mutation_breaks_each_rule_in_a_stream_of_the_corpus(rule):
+    assert any(streams.break_rule(bodies, rule) for bodies in LEGAL.values()), f"the mutations of {rule} break no stream"
 
 
 def test_deviations_fail_only_a_strict_assertion():
