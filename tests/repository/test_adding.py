@@ -44,10 +44,23 @@ def _apply(file, diff):
     file.write_text("\n".join([*lines, ""]), "utf-8")
 
 
-def run_tests(file, folder):
-    """Run a file of tests with the package in a folder."""
+def run_tests(folder, *arguments):
+    """Run tests with the package in a folder."""
     run = subprocess.run(  # noqa: S603 - our own
-        [sys.executable, "-m", "pytest", "-q", "-c", "pyproject.toml", "-n", "0", "-p", "no:cacheprovider", "--no-cov", file],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            "pyproject.toml",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "--no-cov",
+            *arguments,
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
@@ -67,7 +80,7 @@ def test_a_kind_is_added_in_four_files():
 @pytest.mark.long
 def test_the_changes_of_the_page_add_the_kind(tmp_path):
     changed_package(KIND, tmp_path)
-    run_tests("tests/support/memory_call.py", tmp_path)
+    run_tests(tmp_path, "tests/support/memory_call.py")
 
 
 def test_the_page_of_kinds_names_only_constants_of_the_linked_files():
@@ -88,7 +101,13 @@ def test_the_changes_of_the_page_add_the_rule(tmp_path):
     tests = tmp_path / "test_time.py"
     (test,) = re.findall(r"^```python\n(.*?)^```$", RULE, flags=re.MULTILINE | re.DOTALL)
     tests.write_text(test, "utf-8")
-    run_tests(tests, tmp_path)
+    run_tests(tmp_path, tests)
+
+
+@pytest.mark.long
+def test_both_judges_of_the_rule_agree_on_other_streams(tmp_path):
+    changed_package(RULE, tmp_path)
+    run_tests(tmp_path, "-m", "not long", "tests/verify/test_agreement.py", "tests/verify/test_oracle.py")
 
 
 # An API in front, with the tests of its page
@@ -107,7 +126,7 @@ def test_the_changes_of_the_page_add_the_api(tmp_path):
     tests = tmp_path / "test_completions.py"
     (test,) = re.findall(r"^```python\n(.*?)^```$", API, flags=re.MULTILINE | re.DOTALL)
     tests.write_text(test, "utf-8")
-    run_tests(tests, tmp_path)
+    run_tests(tmp_path, tests)
 
 
 def test_the_page_of_apis_names_only_constants_of_the_linked_files():
@@ -129,7 +148,7 @@ def test_the_changes_of_the_page_add_the_upstream(tmp_path):
     tests = tmp_path / "test_text_upstream.py"
     (test,) = re.findall(r"^```python\n(.*?)^```$", UPSTREAM, flags=re.MULTILINE | re.DOTALL)
     tests.write_text(test, "utf-8")
-    run_tests(tests, tmp_path)
+    run_tests(tmp_path, tests)
 
 
 def test_the_page_of_the_gateway_has_every_api():
