@@ -155,8 +155,9 @@ def measure(setup: Setup, turns: Sequence[Turn], group: str) -> Iterator[tuple[s
     with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
         for server in servers.values():
             stack.push(server.begin())
+        for server in servers.values():
+            server.__enter__()  # both, because a server that starts slows down one that plays
         for side, server in servers.items():
-            server.__enter__()
             for api in apis.PATHS:
                 folder = STREAMS / side / api
                 folder.mkdir(parents=True, exist_ok=True)
