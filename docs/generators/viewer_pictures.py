@@ -74,13 +74,13 @@ def in_messages(folder: Path) -> Path:
 
 def live(browser: Browser) -> None:
     """Take a picture of a stream that goes on, in the server that makes it."""
-    app = build(Settings(), EmbeddedEngine(rate=20))
+    app = build(Settings(), EmbeddedEngine(rate=4))
     app.add_middleware(ViewerMiddleware, recent=RecentStreams(Keys()))
     with ServerThread(app) as url:
         asking = threading.Thread(target=lambda: httpx.post(f"{url}/v1/responses", json=ASK, timeout=120))
         asking.start()
-        threading.Event().wait(2.5)
-        take(browser, f"{url}/interlock/0/", "live", "End", "click #tab-text", ended=False)
+        threading.Event().wait(6)
+        take(browser, f"{url}/interlock/0/", "live", "click .lane:nth-child(3)", "End", "click #tab-text", ended=False)
         asking.join()
 
 
@@ -94,9 +94,9 @@ def main() -> None:
         broken = written(folder, "broken.html", ROOT / "examples" / "streams" / "R8-text-not-done.sse")
         take(browser, written(folder, "messages.html", in_messages(folder)), "messages", *["ArrowRight"] * 18, "click #tab-item")
         take(browser, sample, "stream", *["ArrowRight"] * 11, "click #tab-item")
-        take(browser, sample, "framing", *["ArrowRight"] * 29, "click .fit", "click #tab-origin", dark=True)
+        take(browser, sample, "framing", *["ArrowRight"] * 29, "click .views button", "click #tab-origin", dark=True)
         take(browser, broken, "finding", "n", dark=True)
-        take(browser, broken, "phone", "n", "click .panes button:nth-child(2)", size=PHONE)
+        take(browser, broken, "phone", size=PHONE)
         live(browser)
         browser.close()
 

@@ -270,15 +270,87 @@ def test_the_page_sends_no_network_requests(open_page, write_page) -> None:
     assert [url for url in page.requests if not url.startswith("file:")] == []
 
 
+def shown(page):
+    """Return the panes that are visible."""
+    return [name for name in ("events", "centre", "inspector") if page.locator(f".main > .{name}").is_visible()]
+
+
 def test_a_phone_shows_one_pane_at_a_time(open_page, write_page) -> None:
-    page = open_page(write_page(BROKEN), width=390, height=844, touch=True)
-    assert page.locator(".events").is_visible()
-    assert not page.locator(".inspector").is_visible()
+    page = open_page(write_page(SEARCH), width=390, height=844, touch=True)
+    assert shown(page) == ["events"]
     page.get_by_role("button", name="machine").tap()
-    assert page.locator(".machine").is_visible()
+    assert (shown(page), page.locator(".machine").is_visible()) == (["centre"], True)
+    page.get_by_role("button", name="details").tap()
+    assert shown(page) == ["inspector"]
     page.get_by_role("button", name="Next event").tap()
-    assert event(page) == 8
+    assert event(page) == 1
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("address", ["", "#event=2"])
+def test_a_phone_opens_an_illegal_stream_at_the_machine(open_page, write_page, address) -> None:
+    page = open_page(write_page(BROKEN) + address, width=390, height=844, touch=True)
+    expect(page.locator(".pill")).to_have_text("illegal: 1 error")
+    assert shown(page) == ["centre"]
+    page.evaluate("location.hash = '#event=7'")
+    expect(page.locator(".cards .finding.error")).to_be_visible()
+    page.get_by_role("button", name="events").tap()
+    page.get_by_role("button", name="Next event").tap()
+    assert shown(page) == ["events"]
+
+
+@pytest.mark.parametrize(("path", "width", "height"), [(BROKEN, 390, "20px"), (SEARCH, 390, "0px"), (SEARCH, 1280, "0px")])
+def test_a_picture_that_is_wider_than_its_frame_says_so(open_page, write_page, path, width, height) -> None:
+    page = open_page(write_page(path) + "#event=9", width=width, height=844)
+    if width == 390:
+        page.get_by_role("button", name="machine").click()
+    sign = "getComputedStyle(document.querySelector('.picture'), '::before')"
+    assert page.evaluate(f"[{sign}.content, {sign}.height]") == ['"\N{LEFT RIGHT ARROW} scroll sideways"', height]
+    page.get_by_role("button", name="whole picture").click()
+    assert page.evaluate(f"{sign}.display") == "none"
+
+
+def test_the_tabs_and_the_heading_of_a_recording_fit_at_1280_pixels(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
+    names = ["Event", "Response now", "Text", "Findings", "Origin"]
+    assert [name.strip() for name in page.locator(".tabs button").all_inner_texts()] == names
+    assert page.evaluate("(tabs => tabs.scrollWidth - tabs.clientWidth)(document.querySelector('.tabs'))") == 0
+    press(page, *["ArrowRight"] * 11)
+    boxes = [page.locator(one).bounding_box() for one in (".caption h2", ".views button:last-child")]
+    assert len({box["y"] for box in boxes}) == 1
+    assert boxes[0]["height"] < boxes[1]["height"] * 1.5
+
+
+RECORDED = """() => {
+  window.ticks = []; window.labels = [];
+  const {fillRect, fillText} = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
+    if (width === 1) ticks.push([x, y, y + height]);
+    return fillRect.call(this, x, y, width, height);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const size = this.measureText(text);
+    labels.push([text, x, x + size.width, y - size.actualBoundingBoxAscent, y + size.actualBoundingBoxDescent]);
+    return fillText.call(this, text, x, y);
+  };
+}"""
+
+
+def test_no_tick_of_a_lane_crosses_a_label(open_page, write_page) -> None:
+    page = open_page(write_page(SEARCH))
+    page.evaluate(RECORDED)
+    press(page, "ArrowRight")
+    expect(page.locator(".where")).to_contain_text("event 1 of")
+    ticks, labels = page.evaluate("[ticks, labels]")
+    assert sorted({text for text, *_ in labels}) == ["content", "searching"]
+    assert len(ticks) > 30
+    crossed = [
+        (text, x)
+        for text, left, right, top, bottom in labels
+        for x, upper, lower in ticks
+        if left < x < right and upper < bottom and lower > top
+    ]
+    assert crossed == []
 
 
 WALKED = sorted([*CORPUS.glob("legal/*.sse"), *CORPUS.glob("observed/*.sse")])
@@ -301,5 +373,5 @@ def test_the_framing_of_a_recording_has_its_lane_and_its_machine(open_page, writ
     page.locator(".lane", has_text="the parser's framing").click()
     assert (event(page), lit(page)) == (29, ["expect_start"])
     assert page.locator(".caption h2").inner_text().startswith("framing of harmony")
-    page.get_by_role("button", name="machine of the item").click()
+    page.get_by_role("button", name="item", exact=True).click()
     assert lit(page) == ["output_text"]

@@ -6,6 +6,8 @@ import { hue } from "./format";
 import type { Lane, Stream } from "./stream";
 
 export const LANE = 26;
+/** The base line of the labels in a lane. */
+const LABEL = 13;
 
 /** The positions of the events on the axis, from 0 to 1. */
 export class Axis {
@@ -101,30 +103,30 @@ function draw(canvas: HTMLCanvasElement, stream: Stream, axis: Axis, lanes: Lane
     context.strokeStyle = tint(0.55);
     context.lineWidth = 1;
     context.beginPath();
-    context.roundRect(first - 2.5, top + 5.5, Math.max(5, last - first + 5), LANE - 11, 4);
+    context.roundRect(first - 2.5, top + 3.5, Math.max(5, last - first + 5), LANE - 7, 4);
     context.fill();
     context.stroke();
     for (const [from, to, state] of runs(stream, lane)) {
       const start = x(from);
       const end = x(to);
       context.fillStyle = tint(dark ? 0.5 : 0.32);
-      context.fillRect(start, top + 6, Math.max(2, end - start), LANE - 12);
+      context.fillRect(start, top + 4, Math.max(2, end - start), LANE - 8);
       context.font = "10px system-ui, sans-serif";
       if (context.measureText(state).width < end - start - 8) {
         context.fillStyle = colour("--ink");
-        context.fillText(state, start + 4, top + LANE / 2 + 3.5);
+        context.fillText(state, start + 4, top + LABEL);
       }
     }
-    // A tick for each pixel that has events, higher with more events. A binary search finds the events of a pixel, so the time depends
-    // on the pixels, not on the events.
+    // A tick for each pixel that has events, higher with more events, but never as high as the labels. A binary search finds the events
+    // of a pixel, so the time depends on the pixels, not on the events.
     context.fillStyle = tint(0.95);
     let at = 0;
     while (at < lane.events.length) {
       const pixel = Math.floor(x(lane.events.at(at)));
       const until = axis.event((pixel + 1 - 8) / inside);
       const next = Math.max(at + 1, lane.events.upTo(until));
-      const tall = Math.min(LANE - 12, 4 + 2.2 * Math.log2(next - at + 1));
-      context.fillRect(pixel, top + LANE / 2 - tall / 2, 1, tall);
+      const tall = Math.min(LANE - 6 - LABEL, 3 + Math.log2(next - at + 1));
+      context.fillRect(pixel, top + LANE - 4 - tall, 1, tall);
       at = next;
     }
   });

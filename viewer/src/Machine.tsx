@@ -48,7 +48,6 @@ export function Machine({ picture, step, path, visited, several, prefix }: Props
     <svg
       class="machine"
       viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
-      style={{ "--width": `${picture.width}px` }}
       role="img"
       aria-label={`The machine of ${picture.name}${step?.states.length ? `, in ${step.states.join(" or ")}` : ""}`}
     >

@@ -70,16 +70,21 @@ export function StreamView({ page, stream, version }: { page: Page; stream: Stre
   usePlaying(stream, cursor, playing, SPEEDS[pace] ?? SPEEDS[4]!, go, () => setPlaying(false));
 
   // A link to an event is followed when the event has arrived. Without a link the page opens at the first finding, unless the
-  // reader has moved the cursor. The address then follows the cursor, with a delay.
+  // reader has moved the cursor. A phone shows one pane: the machine, which has the findings, if the stream is illegal. The address then
+  // follows the cursor, with a delay.
   const opening = useRef(target.current < 0);
   useEffect(() => {
+    const openAt = (event: number): void => {
+      go(event);
+      if (stream.counts.error) setPane("machine");
+    };
     if (target.current >= 0 && target.current < stream.length) {
-      go(target.current);
+      openAt(target.current);
       target.current = -1;
     }
     if (opening.current && stream.flagged.length) {
       opening.current = false;
-      if (at.current === 0) go(Math.min(...stream.flagged));
+      if (at.current === 0) openAt(Math.min(...stream.flagged));
     }
   }, [version]);
   useEffect(() => {
@@ -272,17 +277,19 @@ export function StreamView({ page, stream, version }: { page: Page; stream: Stre
               {framingStep ? "framing of harmony" : (picture?.name ?? lane.title)}
               {!framingStep && lane.name && step?.machine !== stream.machine && <span class="quiet"> {lane.name}</span>}
               {step && step.states.length > 0 && <span class={`at${step.states.length > 1 ? " possible" : ""}`}>{step.states.join(" or ")}</span>}
+            </h2>
+            <div class="views">
               {stream.framing && (
-                <button type="button" class="fit" aria-pressed={framing} onClick={() => setFraming(!framing)}>
-                  {framing ? "machine of the item" : "framing of the tokens"}
+                <button type="button" title={framing ? "Show the machine of the item" : "Show the framing of the tokens"} onClick={() => setFraming(!framing)}>
+                  {framing ? "item" : "framing"}
                 </button>
               )}
               {picture && (
-                <button type="button" class="fit" aria-pressed={whole} onClick={() => setWhole(!whole)}>
+                <button type="button" onClick={() => setWhole(!whole)}>
                   {whole ? "full width" : "whole picture"}
                 </button>
               )}
-            </h2>
+            </div>
             {framingStep ? (
               <p class="step quiet">
                 {framingStep.step.fired.length ? `${plural(framingStep.step.fired.length, "step")} of the framing before this event: tokens and ends of turns` : "No token belongs to this event alone"}
@@ -292,7 +299,7 @@ export function StreamView({ page, stream, version }: { page: Page; stream: Stre
             )}
           </div>
           {picture ? (
-            <div class="picture" ref={centre} tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
+            <div class="picture" style={{ "--width": `${picture.width}px` }} ref={centre} tabIndex={0} role="group" aria-label={`Picture of ${picture.name}`}>
               <Machine picture={picture} step={step} path={path} visited={visited} several={framingStep !== null} prefix="m" />
             </div>
           ) : (
