@@ -222,7 +222,7 @@ def symptoms(stream: bytes, whole: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _raised(stream: bytes) -> str:
-    """Return what the `openai` package raises as it reads a stream; empty if it does not."""
+    """Return what the `openai` package raises as it reads the events of a stream; empty if it does not."""
     answer = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
     with (
         httpx.Client(transport=httpx.MockTransport(lambda _: answer)) as http,
@@ -230,7 +230,8 @@ def _raised(stream: bytes) -> str:
     ):
         try:
             with client.responses.stream(model="m", input="") as events:
-                events.get_final_response()
+                for _ in events:
+                    pass
         except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, openai.OpenAIError) as error:
             return str(error) or type(error).__name__
     return ""

@@ -79,7 +79,8 @@ BY_FAULT: Final = """\
 ### By fault
 
 The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
-rows. *Raises* counts the turns in which the stream helper of the `openai` package ({openai}, Python) raises because of the fault.
+rows. *Raises* counts the turns in which the stream helper of the `openai` package ({openai}, Python) raises at an event. Its
+`get_final_response` raises for every stream without `response.completed`, also if the response is legally `incomplete`.
 [clients.md](conformance/clients.md) names no client that breaks on one of these, because it is about other faults.
 `benchmarks/turns/faults.py` sorts them. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull requests
 were read in November 2026: they describe the fault or a part of it, or mend it; where there is none, none was found. A stream is
@@ -147,7 +148,7 @@ class Played:
         refused: Whether the request was refused.
         first: The first error, or without one the first deviation, as a sentence; empty without findings.
         failed: Whether the stream ended with an error.
-        symptoms: The symptoms of faults, each with its number; only of vLLM's Responses.
+        symptoms: The symptoms of faults, each with its number; only of Responses.
     """
 
     group: str
@@ -222,6 +223,10 @@ def page(run: Run, sides: Sides) -> Iterator[str]:
         ("streams without an error", lambda side: sum(not turn.errors.keys() - {"R19"} for turn in side.values())),
         ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
         ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
+        (
+            "turns whose events make the `openai` package raise",
+            lambda side: sum(any(symptom.startswith("openai:") for symptom, _ in turn.symptoms) for turn in side.values()),
+        ),
         ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
         ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
         (

@@ -25,7 +25,7 @@ def counted(*streams):
         (
             "no-channel",
             "R19: the stream has no response to compare with the whole answer",
-            [(ENDLESS, {"R3": 1, "R19": 1}, 1, 1)],
+            [(ENDLESS, {"R3": 1, "R19": 1}, 1, 0)],
         ),
         ("cut-in-arguments", "", [(ITEMS, {"R13": 1}, 1, 0), (COMPLETED, {"R3": 1}, 1, 0)]),
         ("empty-reasoning", "", [(ITEMS, {"R6": 1, "R13": 2}, 1, 0)]),
