@@ -307,13 +307,14 @@ def test_an_upstream_that_breaks_off_is_logged_as_one_warning_without_a_tracebac
     assert (level, text.partition(": ")[2], traceback) == ("WARNING", message, None)
 
 
-def test_an_unreachable_upstream_is_logged_before_the_next_attempt(serve, caplog, monkeypatch):
-    caplog.set_level("INFO")
+def test_an_unreachable_upstream_is_one_warning_after_a_line_for_each_further_attempt(serve, caplog, monkeypatch):
+    caplog.set_level("INFO", "interlock.serving.engines")
     monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
     upstream = upstream_of(UpstreamSettings(url="http://127.0.0.1:9", retries=1))
     with serve(Gateway([upstream])) as url:
         assert post(url).status_code == 502
-    assert "the upstream server cannot be reached; next attempt in 0.00 s" in [text for _, text, _ in logged(caplog)]
+    reason = "the upstream server could not be reached: no connection: ConnectionRefusedError"
+    assert logged(caplog) == [("INFO", f"{reason}; next attempt in 0.00 s", None), ("WARNING", reason, None)]
 
 
 def test_a_stream_that_stalls_before_or_after_its_first_event_times_out():

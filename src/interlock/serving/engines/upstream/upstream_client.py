@@ -54,8 +54,8 @@ REDIRECTED: Final = "upstream_redirect"
 """The error code for a redirect, which is not retried either, because the next answer would be the same."""
 UNAUTHORIZED: Final = "upstream_unauthorized"
 """The error code for a 401 to the gateway's own key, of which the client must not think that its own key is wrong."""
-LOGGED: Final = frozenset({STALLED, UNREACHABLE, REDIRECTED})
-"""The error codes of faults that are logged with more than the client learns."""
+LOGGED: Final = frozenset({STALLED, REDIRECTED})
+"""The error codes of faults that are logged where they are found, and after which another attempt would not succeed."""
 BACKOFF: Final = 0.25
 """Seconds before the second attempt; each further one waits twice as long."""
 
@@ -403,7 +403,6 @@ class EventStream:
             self._log("%s", stall)
             raise stall from None
         except (HttpError, ValueError) as error:
-            self._log("the upstream server could not be reached: %s", error)
             raise upstream_error("The upstream server cannot be reached.", UNREACHABLE) from error
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             _require_plain(response)
@@ -464,10 +463,10 @@ class EventStream:
         status = response.status if response.status < NO_STATUS else HTTPStatus.BAD_GATEWAY
         return error_in(body, status, _retry_after(response.headers.get("retry-after")))
 
-    def _log(self, message: str, *values: object) -> None:
+    def _log(self, message: str, *values: object, level: int = logging.WARNING) -> None:
         """Log a message, without the keys of this call, which an upstream may repeat."""
         text = redact(message % values, keys_of(self.headers.get("authorization")))
-        logger.log(logging.DEBUG if self._is_probe else logging.WARNING, "%s", text)
+        logger.log(logging.DEBUG if self._is_probe else level, "%s", text)
 
     async def drain(self) -> None:
         """Read the end of a body after its last event, for its connection to be reused, but give up soon if it does not come."""
@@ -481,15 +480,17 @@ class EventStream:
         """Wait until the next attempt, or raise the error if there is no further one."""
         backoff = min(BACKOFF * 2 ** (self._attempts - 1), LONGEST_WAIT)
         wait = backoff if error.retry_after is None else error.retry_after
-        is_lasting = error.status not in RETRIED or error.code in (STALLED, REDIRECTED)
+        is_lasting = error.status not in RETRIED or error.code in LOGGED
+        reason = f"the call failed with status {error.status}: {error.message[:MAX_MESSAGE]}"
+        if error.code == UNREACHABLE:
+            reason = f"the upstream server could not be reached: {error.__cause__}"
         if self._is_probe or self._attempts > self._upstream.settings.retries or is_lasting or wait > LONGEST_WAIT:
             if error.status not in CLIENT_ERRORS and error.code not in LOGGED:
-                self._log("the call failed with status %d: %s", error.status, error.message[:MAX_MESSAGE])
+                self._log("%s", reason)
             if error.status == HTTPStatus.UNAUTHORIZED and not (self._is_probe or self._has_clients_key):
                 raise upstream_error("The upstream server refuses the key of the gateway.", UNAUTHORIZED) from None
             raise error
-        reason = "cannot be reached" if error.code == UNREACHABLE else f"failed with status {error.status}"
-        logger.info("the upstream server %s; next attempt in %.2f s", reason, wait)
+        self._log("%s; next attempt in %.2f s", reason, wait, level=logging.INFO)
         await asyncio.sleep(wait)
 
 
