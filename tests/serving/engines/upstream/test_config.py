@@ -596,6 +596,37 @@ def test_an_upstream_that_is_down_is_logged_once_and_once_when_it_returns(monkey
     assert messages == ["does not list its models: Out of order.", "answers again"]
 
 
+def test_a_model_of_the_settings_that_the_upstream_no_longer_lists_is_logged_once_for_each_change(monkeypatch, caplog):
+    monkeypatch.setattr(upstreams, "FRESH", 0)
+
+    def names(url, *expected):
+        until(lambda: [model["id"] for model in httpx.get(f"{url}/v1/models").json()["data"]] == [*expected, "fast"])
+
+    with gateway(GOOD, models=("small",), aliases={"fast": "small"}) as (url, upstream):
+        names(url, "small")
+        upstream.models = ("large",)
+        names(url, "large")
+        upstream.models = ("large", "huge")
+        names(url, "large", "huge")
+        upstream.models = ("small",)
+        names(url, "small")
+        upstream.models = ("large",)
+        names(url, "large")
+    messages = [record.getMessage().partition("/v1 ")[2] for record in caplog.records if "upstream" in record.name]
+    assert messages == ["does not list small, which the settings name"] * 2
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [((), None), (("a", "b", "c"), None), (("a",), "does not list b, c, which the settings name")],
+)
+def test_a_report_names_the_models_of_the_settings_that_the_upstream_does_not_list(listed, said):
+    with serve_upstream(ScriptedUpstream([GOOD], listed)) as url:
+        upstream = upstream_of(UpstreamSettings(url=url, models=("a", "b"), aliases={"x": "b", "y": "c"}))
+        (report,) = asyncio.run(upstreams.survey([upstream]))
+    assert (report.fault, report.is_lost) == (said, False)
+
+
 @pytest.mark.parametrize(
     ("body", "names"),
     [

@@ -154,6 +154,8 @@ class ModelList:
     """What the last list says of models, by their names."""
     limit: str = field(default="max_completion_tokens", init=False)
     """The field of Chat Completions with the limit of tokens."""
+    unlisted: str | None = field(default=None, init=False)
+    """What `unlisted_models` says of the last list."""
     fault: ApiError | None = field(default=UNKNOWN, init=False)
     """Why the last attempt failed."""
     started_at: float = field(default=0, init=False)
@@ -189,12 +191,13 @@ class ModelList:
         self._attempt = loop.create_task(self._fetch(), context=Context())  # whose log lines have the id of no request
 
     async def _fetch(self) -> None:
-        before = self.fault
+        before, unlisted_before = self.fault, self.unlisted
         try:
             answer = await self.upstream.fetch("models", limit=LISTING, is_probe=True)
             models = models_in(answer)
             facts = {name: _facts(model) for name, model in models.items()}
             self.names, self.served, self.facts, self.fault = [*models], served_names(self.upstream, [*models]), facts, None
+            self.unlisted = unlisted_models(self.upstream, self.names)
             owners = {as_text(model.get("owned_by")) for model in models.values()}
             self.limit = next((LIMITS[owner] for owner in owners if owner in LIMITS), self.limit)
         except ApiError as error:
@@ -208,11 +211,20 @@ class ModelList:
             logger.warning("the upstream server %s does not list its models: %s", self.upstream.url, self.fault)
         elif self.fault is None and before not in (None, UNKNOWN):
             logger.warning("the upstream server %s answers again", self.upstream.url)
+        if self.unlisted not in (None, unlisted_before):
+            logger.warning("the upstream server %s %s", self.upstream.url, self.unlisted)
 
 
 def served_names(upstream: Upstream, listed: Sequence[str]) -> list[str]:
     """Return the names that clients can use of an upstream's models, given those that it lists."""
     return [*dict.fromkeys([*(upstream.settings.models or listed), *upstream.settings.aliases])]
+
+
+def unlisted_models(upstream: Upstream, listed: Sequence[str]) -> str | None:
+    """Return the rest of a sentence about an upstream whose list lacks models that its settings name, or None."""
+    configured = dict.fromkeys([*upstream.settings.models, *upstream.settings.aliases.values()])
+    missing = [name for name in configured if name not in listed] if listed else []
+    return f"does not list {', '.join(missing)}, which the settings name" if missing else None
 
 
 def models_in(answer: object) -> dict[str, Mapping[str, object]]:
@@ -270,7 +282,7 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
     error = None
     try:
         if listed := await _list(upstream, upstream.url):
-            return UpstreamReport(upstream, listed)
+            return UpstreamReport(upstream, listed, unlisted_models(upstream, listed))
     except ApiError as raised:
         error = raised
         if upstream.settings.pass_key and error.status in UNAUTHORIZED:
