@@ -306,6 +306,24 @@ def test_a_connection_to_a_file_that_was_replaced_leaves_the_new_log_alone(path)
     assert run((SqliteStore(path), scenario)) == [([[False], [False, True]], True)]
 
 
+def test_a_file_that_was_deleted_or_replaced_is_logged_once(path, caplog) -> None:
+    async def scenario(store):
+        await store.put("", stored(1))
+        await present(store, 1)
+        for file in Path(path).parent.glob("store.db*"):
+            file.rename(f"{file}.old")
+        found = [await present(store, 1)]
+        await store.put("", stored(2))
+        await store.info()
+        found.append([record.getMessage() for record in caplog.records])
+        for file in Path(path).parent.glob("store.db*.old"):
+            file.rename(str(file).removesuffix(".old"))
+        return *found, await present(store, 1, 2), len(caplog.records)
+
+    said = [f"the file {path} was deleted or replaced, and with it what it stored"]
+    assert run((SqliteStore(path), scenario)) == [([False], said, [True, False], 2)]
+
+
 def test_a_missing_folder_is_down_until_it_exists(tmp_path) -> None:
     async def scenario(store):
         with pytest.raises(

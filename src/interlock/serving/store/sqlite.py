@@ -7,6 +7,7 @@ network file system: SQLite's write-ahead log needs memory that all processes sh
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ from interlock.serving.store.tables import StoredTrigger
 from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable, body_of
 
 R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
 
 REQUIRED_SQLITE: Final = (3, 51, 3)  # the first release without "The WAL-reset bug", which loses commits of several writers
 APPLICATION: Final = 0x494C4B31  # the application id in the header of the file: `ILK1`
@@ -151,6 +154,7 @@ class SqliteStore(SharedStore[SqliteConnection]):
     busy: float = field(default=5.0, kw_only=True)  # seconds to wait for a lock of another process
     max_bytes: int | None = field(default=None, kw_only=True)  # the largest size of the file; None for no limit
     listener: ClassVar[ConnectionRole] = "writer"  # because the `data_version` of its connection leaves out its own writes
+    _file: tuple[int, int] | None = field(default=None, init=False)  # that of the last connection
     _rows: dict[ResponseKey, ResponseRow | None] = field(factory=dict[ResponseKey, "ResponseRow | None"], init=False)
     """The rows of the responses with subscriptions, as the last poll read them."""
 
@@ -175,6 +179,9 @@ class SqliteStore(SharedStore[SqliteConnection]):
             raise StoreDown(f"{self.path} does not exist.")
         connection = SqliteConnection(self.path, self.busy, flags)
         connection.file = _identity(self.path)
+        before, self._file = self._file, connection.file
+        if before not in (None, connection.file):
+            logger.warning("the file %s was deleted or replaced, and with it what it stored", self.path)
         if not connection.value("PRAGMA page_count"):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect once something is written
         connection.use_log()
