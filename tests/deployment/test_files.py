@@ -38,22 +38,28 @@ def command(name):
             return [*arguments]
         case "Dockerfile":
             return json.loads(re.search(r"^CMD (.*)", TEXTS[name], flags=re.MULTILINE)[1])
-        case "interlock.service":
-            return shlex.split(
-                re.search(r"^ExecStart=\S+ ((?:.*\\\n)*.*)", TEXTS[name], flags=re.MULTILINE)[1].replace("\\\n", "")
-            )
+        case "interlock@.service":
+            line = re.search(r"^ExecStart=\S+ ((?:.*\\\n)*.*)", TEXTS[name], flags=re.MULTILINE)[1]
+            return shlex.split(line.replace("\\\n", "").replace("%i", "8000"))
         case _:
             arguments = re.search(r"args:\n((?: +- .*\n)+)", TEXTS[name])[1].replace("{{ .Values.drain }}", "300")
             return yaml.safe_load(arguments)
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "Dockerfile", "interlock.service", "chart/templates/deployment.yaml"])
+@pytest.mark.parametrize("name", ["compose.yaml", "Dockerfile", "interlock@.service", "chart/templates/deployment.yaml"])
 def test_the_command_accepts_the_options_in_each_file(name, monkeypatch) -> None:
     monkeypatch.chdir(DEPLOY)
     subcommand, *arguments = [argument.replace("/etc/interlock/gateway.toml", "gateway.toml") for argument in command(name)]
     context = serve.make_context(subcommand, arguments, help_option_names=["-h", "--help"])  # the command caches its help option
     with context:
         assert (subcommand, settings_of().port) == ("serve", 8000)
+
+
+def test_every_gateway_is_one_process_because_the_page_of_several_lacks_their_cpu_time() -> None:
+    assert "process_cpu_seconds_total" in " ".join(EXPRESSIONS)
+    assert [name for name, text in TEXTS.items() if "--workers" in text or re.search(r"^workers", text, re.MULTILINE)] == [
+        "grafana/dashboard.json"
+    ]
 
 
 def test_the_gateway_file_is_valid_and_its_alias_is_served_by_vllm() -> None:
@@ -82,8 +88,8 @@ def test_all_files_have_the_default_port_of_the_gateways() -> None:
 def test_a_process_manager_waits_20_seconds_longer_than_the_drain() -> None:
     drain = tomllib.loads(TEXTS["gateway.toml"])["serve"]["drain"]
     assert {COMPOSE["services"][name]["stop_grace_period"] for name in ("gateway-a", "gateway-b")} == {f"{drain + 20}s"}
-    unit = dict(re.findall(r"^(\w+)=(.*)", TEXTS["interlock.service"], flags=re.MULTILINE))
-    assert int(unit["TimeoutStopSec"]) == int(command("interlock.service")[-1]) + 20
+    unit = dict(re.findall(r"^(\w+)=(.*)", TEXTS["interlock@.service"], flags=re.MULTILINE))
+    assert int(unit["TimeoutStopSec"]) == int(command("interlock@.service")[-1]) + 20
     waited = int(re.search(r'"sleep", "(\d+)"', TEXTS["chart/templates/deployment.yaml"])[1])
     assert f"terminationGracePeriodSeconds: {{{{ add .Values.drain {waited + 20} }}}}" in TEXTS["chart/templates/deployment.yaml"]
 
@@ -157,11 +163,29 @@ def test_every_alert_has_a_severity_and_the_address_of_the_page_that_explains_it
 def test_the_guide_makes_every_file_that_the_unit_names() -> None:
     page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
     (commands,) = re.findall(r"\*\*On a machine\*\*.*?```sh\n(.*?)```", page, flags=re.DOTALL)
-    named = {*re.findall(r"/(?:etc|opt)/interlock/[\w./]+", TEXTS["interlock.service"])} - {"/opt/interlock/bin/interlock"}
+    named = {*re.findall(r"/(?:etc|opt)/interlock/[\w./]+", TEXTS["interlock@.service"])} - {"/opt/interlock/bin/interlock"}
     assert named == {*re.findall(r"> (/etc/interlock/\S+)", commands)}
-    assert "/usr/bin/python3 -m venv /opt/interlock && /opt/interlock/bin/pip install" in commands
-    arguments = command("interlock.service")
+    assert re.search(r"/usr/bin/python3 -m venv /opt/(\S+) && /opt/\1/bin/pip install .*\nln .* \1 /opt/interlock\n", commands)
+    arguments = command("interlock@.service")
     assert f"--store '{arguments[arguments.index('--store') + 1]}?ttl=" in page
+
+
+def test_the_guide_starts_and_restarts_the_gateways_that_its_proxy_knows_by_a_host_that_they_allow(tmp_path) -> None:
+    page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
+    for folder in ("interlock", "nginx"):
+        (tmp_path / folder).mkdir()
+    commands = re.findall(r"^sed (?:.*\\\n)?.* > /etc/.*", page, flags=re.MULTILINE)
+    assert run("sh", "-c", "\n".join(commands).replace("/etc/", f"{tmp_path}/")) == (0, "")
+    proxy = (tmp_path / "nginx" / "nginx.conf").read_text()
+    ports = re.findall(r"^ +server 127\.0\.0\.1:(\d+) max_fails=0;", proxy, flags=re.MULTILINE)
+    assert {*re.findall(r"^(systemctl (?:enable --now|restart) interlock@.*?)(?: +#|$)", page, flags=re.MULTILINE)} == {
+        f"systemctl enable --now interlock@{ports[0]} interlock@{ports[1]}",
+        f"systemctl restart interlock@{ports[0]} && systemctl restart interlock@{ports[1]}",
+    }
+    assert re.findall(r"^ +.*(?:resolve|Host).*", proxy, flags=re.MULTILINE) == ["            proxy_set_header Host $host;"]
+    file = tomllib.loads((tmp_path / "interlock" / "gateway.toml").read_text())
+    assert file["serve"]["allowed_host"] == ["api.example.com", "127.0.0.1"]
+    assert file["upstream"][0]["url"] == "http://127.0.0.1:8001"
 
 
 def test_the_log_lines_and_codes_of_the_guides_symptoms_are_in_the_source() -> None:
@@ -169,9 +193,10 @@ def test_the_log_lines_and_codes_of_the_guides_symptoms_are_in_the_source() -> N
     _, _, table = page.partition("| symptom | cause | action |\n|---|---|---|\n")
     symptoms = [row.split(" | ")[0] for row in table.partition("\n\n")[0].splitlines()]
     phrases = {phrase for symptom in symptoms for phrase in re.findall("`([^`]*)`", symptom)}
-    others = {"Invalid host header", '"code": null', "OOMKilled", "/health"}  # Starlette, an upstream and Kubernetes say these
+    # Starlette, upstreams, Kubernetes and systemd say these
+    others = {"Invalid host header", '"code": null', "The model … does not exist", "OOMKilled", "oom-kill", "/health"}
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "interlock" / "serving").rglob("*.py"))
-    parts = {part for phrase in phrases - others for part in re.split(r"\d+|\w+Error|gaierror", phrase) if part}
+    parts = {part for phrase in phrases - others for part in re.split(r"\d+|\bN\b|\w+Error|gaierror", phrase) if part}
     assert {part for part in parts if part not in source} == set()
     assert others <= phrases
 
@@ -267,9 +292,9 @@ def test_nginx_accepts_its_configuration_with_tls(tmp_path) -> None:
 
 @pytest.mark.long
 def test_systemd_accepts_the_unit(tmp_path) -> None:
-    text = (ROOT / "deploy" / "interlock.service").read_text()
-    (tmp_path / "interlock.service").write_text(text.replace("/opt/interlock/bin/interlock", str(shutil.which("true"))))
-    assert run("systemd-analyze", "verify", tmp_path / "interlock.service") == (0, "")
+    text = re.sub(r"^(Exec\w+)=\S+", rf"\1={shutil.which('true')}", TEXTS["interlock@.service"], flags=re.MULTILINE)
+    (tmp_path / "interlock@.service").write_text(text)
+    assert run("systemd-analyze", "verify", tmp_path / "interlock@.service") == (0, "")
 
 
 @pytest.mark.long
