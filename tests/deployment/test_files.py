@@ -209,6 +209,32 @@ def test_an_alert_counts_the_refusals_that_an_upstream_causes() -> None:
     assert {reason for reason in reasons if re.fullmatch(pattern, reason)} == expected
 
 
+def test_an_alert_and_a_panel_count_the_calls_that_no_client_has_broken() -> None:
+    (alert,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "InterlockUpstreamErrors")
+    (panel,) = (panel["targets"][0]["expr"] for panel in PANELS if panel["title"] == "Calls of upstreams that fail")
+    operations = {"=~": re.fullmatch, "!~": lambda *pair: not re.fullmatch(*pair), "!=": lambda value, label: value != label}
+
+    def counted(expression):
+        selectors = [re.findall(r'(\w+)(=~|!~|!=)"(.*?)"', text) for text in re.findall(r"\{(.*?)\}", expression, re.DOTALL)]
+        errors = {"", "cancelled", "cancelled_unanswered", "400", "401", "404", "413", "422", "500", *CODES}
+        calls = [{"error_type": error, "gen_ai_request_model": model} for error in errors for model in ("gpt-4o", "other")]
+        return {
+            (*call.values(),)
+            for call in calls
+            if any(all(operations[sign](value, call[name]) for name, sign, value in selector) for selector in selectors)
+        }
+
+    found = counted(alert)
+    assert counted(panel) == found
+    both = {error for error, model in found if model == "other"}
+    assert found - {(error, model) for error in both for model in ("gpt-4o", "other")} == {
+        ("404", "gpt-4o"),
+        ("model_not_found", "gpt-4o"),
+    }
+    assert {"401", "500", "upstream_unreachable"} <= both
+    assert both.isdisjoint({"", "cancelled", "cancelled_unanswered", "400", "404", "413", "422", "model_not_found"})
+
+
 def test_the_schema_of_the_chart_describes_its_values() -> None:
     schema, values = json.loads(TEXTS["chart/values.schema.json"]), yaml.safe_load(TEXTS["chart/values.yaml"])
     Draft7Validator.check_schema(schema)
