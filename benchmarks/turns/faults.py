@@ -147,7 +147,7 @@ FAULTS: Final = (
     ),
     Fault(
         "The stream ends without a terminal event, so it has no response that could equal the whole answer.",
-        r"without a terminal event|^R19: the stream has no response|^openai: Didn't receive a `response.completed` event",
+        r"without a terminal event|^R19: the stream has no response",
         (
             Place(_SERVING, "responses_stream_generator", "except GenerationError"),
             Place(_HARMONY, "_parse_message_no_recipient", "Unknown channel"),
