@@ -371,6 +371,22 @@ def test_a_tool_failure_is_stored_in_a_field_of_its_item():
     }
 
 
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"output": "18 °C"}, "18 °C"),
+        ({"output": None, "error": None}, ""),
+        ({"error": "no"}, "no"),
+        ({"output": "lost", "error": {"type": "http_error", "code": 404, "message": "Not Found"}}, "Not Found"),
+        (ITEMS["mcp_call"].failure_fields("no"), "no"),
+        ({"error": {"content": [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]}}, "a\nb"),
+        ({"error": {"content": []}}, '{"content":[]}'),
+    ],
+)
+def test_the_text_of_a_call_of_an_mcp_server_is_its_output_or_what_its_error_says(fields, text):
+    assert ITEMS["mcp_call"].result_text(fields) == text
+
+
 def test_kinds_that_a_client_answers_name_the_kind_of_their_answer():
     assert {kind: ITEMS[kind].answer for kind in TYPED if ITEMS[kind].answer} == {
         "function_call": "function_call_output",

@@ -344,9 +344,12 @@ class McpCall(McpItem, tag="mcp_call", kw_only=True):
 
     @staticmethod
     def result_text(item: Mapping[str, object]) -> str:
-        """Return the error or the output."""
-        result = item.get("output", "") if item.get("error") is None else item["error"]
-        return result if isinstance(result, str) else "" if result is None else dumps(result).decode()
+        """Return the output, or what the error says."""
+        error = item.get("error")
+        result = item.get("output") if error is None else error
+        said = [members(part).get("text") for part in elements(members(error).get("content"))] or [members(error).get("message")]
+        text = "\n".join(part for part in said if isinstance(part, str))
+        return text or (result if isinstance(result, str) else "" if result is None else dumps(result).decode())
 
 
 class McpTool(Struct, kw_only=True):
