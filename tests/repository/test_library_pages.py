@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import json
 import re
 import runpy
 import shutil
