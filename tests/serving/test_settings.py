@@ -13,7 +13,7 @@ from interlock.parsers import Chunk, Tagged
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, EngineOutput
-from interlock.serving.settings import Settings, SettingsError, Times, options, read_settings, variable
+from interlock.serving.settings import Settings, SettingsError, Times, flag, options, read_settings, variable
 from interlock.serving.tools.hosting import ToolServers
 
 
@@ -124,6 +124,15 @@ def test_every_setting_is_read() -> None:
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     read = {node.attr for node in nodes if ast.unparse(node.value).endswith("settings")}
     assert {*Settings.__struct_fields__} - read == {"config", "required"}  # `read_settings` and the plugin read these earlier
+
+
+def test_the_pages_list_every_option() -> None:
+    guides = Path(__file__).parents[2] / "docs" / "guides"
+    serving, plugin = ((guides / name).read_text("utf-8").splitlines() for name in ("serving.md", "vllm.md"))
+    for name, option in options().items():
+        page, shown = (serving, flag(name)) if option.has_flag else (plugin, variable(name))
+        rows = [row for row in page if row.startswith(f"| `{shown}` |")]
+        assert [row.endswith(f"| {option.help} |") for row in rows] == [True], f"{shown}: run `make docs`"
 
 
 class Plain(Engine):
