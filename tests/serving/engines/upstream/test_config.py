@@ -618,7 +618,12 @@ def test_a_model_of_the_settings_that_the_upstream_no_longer_lists_is_logged_onc
 
 @pytest.mark.parametrize(
     ("listed", "said"),
-    [((), None), (("a", "b", "c"), None), (("a",), "does not list b, c, which the settings name")],
+    [
+        ((), None),
+        (("a", "b:latest", "c"), None),
+        (("a", "b", "c"), None),
+        (("a",), "does not list b, c, which the settings name"),
+    ],
 )
 def test_a_report_names_the_models_of_the_settings_that_the_upstream_does_not_list(listed, said):
     with serve_upstream(ScriptedUpstream([GOOD], listed)) as url:

@@ -223,7 +223,8 @@ def served_names(upstream: Upstream, listed: Sequence[str]) -> list[str]:
 def unlisted_models(upstream: Upstream, listed: Sequence[str]) -> str | None:
     """Return the rest of a sentence about an upstream whose list lacks models that its settings name, or None."""
     configured = dict.fromkeys([*upstream.settings.models, *upstream.settings.aliases.values()])
-    missing = [name for name in configured if name not in listed] if listed else []
+    known = {*listed, *(name.removesuffix(":latest") for name in listed)}  # Ollama lists `qwen3:latest`, and serves `qwen3`
+    missing = [name for name in configured if name not in known] if listed else []
     return f"does not list {', '.join(missing)}, which the settings name" if missing else None
 
 
