@@ -146,7 +146,8 @@ def generated() -> dict[Path, str]:
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     page = _filled(page, "names", _names())
     files[families] = _filled(page, "framing", _framings())
-    files |= {Path("docs", "library", "families", f"{name}.svg"): to_svg(graph) for name, (_, graph) in _drawn_framings().items()}
+    framings = {Path("docs", "library", "families", f"{name}.svg"): graph for name, (_, graph) in _drawn_framings().items()}
+    files |= {path: to_svg(graph, legend_within=READABLE) for path, graph in framings.items()}
     files[Path("docs", "design", "architecture.svg")] = architecture.drawing()
     files[Path("docs", "design", "request.svg")] = architecture.journey()
     files[Path("docs", "guides", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
@@ -217,13 +218,17 @@ def _section(name: str, graph: Graph) -> Iterator[str]:
     if name in WALKED and (owned := WALKED[name].owned):
         triggers = ", ".join(f"`{trigger}`" for trigger in sorted(owned))
         yield f"Only the owner fires these triggers; from anyone else, they are refused in every state: {triggers}."
-    for what, meanings in (("trigger", graph.triggers), ("effect", graph.key)):
-        if meanings:
-            yield "\n".join([f"| {what} | meaning |", "|---|---|", *(f"| `{one}` | {meaning} |" for one, meaning in meanings)])
+    yield from _meanings(graph)
     if name in OBSERVED:
         yield "`interlock check` also accepts these edges, which other services take where the driver does not:"
         yield "\n".join(_observed(name))
     yield from _framed() if name == "harmony" else _walked(name) if name in WALKED else _examples(name)
+
+
+def _meanings(graph: Graph) -> Iterator[str]:
+    for what, meanings in (("trigger", graph.triggers), ("effect", graph.key)):
+        if meanings:
+            yield "\n".join([f"| {what} | meaning |", "|---|---|", *(f"| `{one}` | {meaning} |" for one, meaning in meanings)])
 
 
 def _declared(name: str) -> str:
@@ -393,7 +398,7 @@ def _markers(reasoning: ReasoningSyntax) -> str:
 
 
 def _framings() -> Iterator[str]:
-    """Show the pictures of the framing, whose legends explain the effects."""
+    """Show the pictures of the framing, and explain their triggers and effects: those of literals last."""
     for name, (about, graph) in _drawn_framings().items():
         yield f"### {graph.name[0].upper()}{graph.name[1:]}"
         yield ""
@@ -401,7 +406,18 @@ def _framings() -> Iterator[str]:
         yield ""
         yield f"![{graph.name}](families/{name}.svg)"
         yield ""
+        if name in _EXPLAINED:
+            yield _EXPLAINED[name]
+            for table in _meanings(graph):
+                yield f"\n{table}"
+            yield ""
 
+
+_EXPLAINED: Final = {
+    "literal": "All pictures above have these triggers and effects:",
+    "literals": "This picture has triggers and effects of its own:",
+}
+"""The pictures below which a page explains triggers and effects, each with the sentence before the tables."""
 
 _STYLES: Final = {
     "keys": "with keys and values",
