@@ -50,7 +50,7 @@ def sample(prompt: str) -> Iterator[tuple[int, str]]:
 
 
 class Forecaster(Engine):
-    """Samples a turn in a thread, and ends it at a stop string or at the client's limit."""
+    """Samples a turn in a thread, and ends it at a stop string in the answer or at the client's limit."""
 
     models = ("forecaster",)
     format = Tagged("hermes", "qwen3")
@@ -65,13 +65,21 @@ class Forecaster(Engine):
         prompt, stop = self.render(turn), StopStrings(turn.request.extensions.get("stop"))
         tokens, count = sample(prompt), 0
         reason: FinishReason = "length"
+        part = "thoughts" if prompt.endswith("<think>") else "answer"
         while count != turn.budget:
             token = await asyncio.to_thread(next, tokens, None)  # a step of the model blocks
             if token is None:
                 reason = "stop"
                 break
             count += 1
-            yield EngineOutput(Chunk([token[0]], stop.feed(token[1])))
+            number, text = token
+            if "</think>" in text:
+                part = "blank line"
+            elif "<tool_call>" in text:
+                part = "call"
+            elif part == "blank line" and text.strip():
+                part = "answer"
+            yield EngineOutput(Chunk([number], stop.feed(text) if part == "answer" else stop.end() + text))
             if stop.found is not None:
                 reason = "stop"
                 break

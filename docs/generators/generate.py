@@ -28,6 +28,8 @@ from subjects import subject_of
 
 from interlock.diagram import Graph, NodeRole, to_svg
 from interlock.dialects import DIALECT_APIS
+from interlock.dialects.chat import ChatTransducer, fold_chat
+from interlock.dialects.messages import MessagesTransducer, fold_messages
 from interlock.events.items import ITEMS, literals_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta, FinishReason, deltas, lifecycles
@@ -522,9 +524,19 @@ def _reasons() -> Iterator[str]:
     for reason, meaning in zip(get_args(FinishReason), _line(meanings).split(", "), strict=True):
         end = deltas.TURN_ENDS[reason]
         status = statuses[end.trigger] + f", `{end.detail}`" * bool(end.detail)
-        other = "an error" if end.trigger == "fail" else ""
-        names = [f"`{name}`" if name else other for name in (end.finish_reason, end.stop_reason)]
-        yield f"| `{reason}` | {meaning.removeprefix('or ')} | {status} | {' | '.join(names)} |"
+        others = ["an error"] * 2 if end.trigger == "fail" else _reasons_elsewhere(reason)
+        yield f"| `{reason}` | {meaning.removeprefix('or ')} | {status} | {' | '.join(others)} |"
+
+
+def _reasons_elsewhere(reason: FinishReason) -> Iterator[str]:
+    """Yield what Chat Completions and Messages call a reason, after a text and after a call where they differ."""
+    call = [deltas.Open("function_call", {"name": "f", "call_id": "call_1"}), "{}"]
+    turns = [call] if reason == "cut" else [["It rains."], [*call, deltas.Close()]]  # only a call is cut
+    ends = [driven([*turn, deltas.EndTurn(reason)]) for turn in turns]
+    chats = [fold_chat(chunk for event in end for chunk in chat.feed(event)) for end in ends for chat in [ChatTransducer()]]
+    whole = [fold_messages(each for event in end for each in one.feed(event)) for end in ends for one in [MessagesTransducer()]]
+    for names in ([each.choices[0].finish_reason for each in chats], [each.stop_reason for each in whole]):
+        yield ", ".join(f"`{name}`" for name in dict.fromkeys(names))
 
 
 def _methods(*protocols: type) -> Iterator[str]:

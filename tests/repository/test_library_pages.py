@@ -171,6 +171,19 @@ def test_the_example_engine_reasons_and_calls_a_function_of_the_server() -> None
     assert answer["usage"]["output_tokens_details"] == {"reasoning_tokens": 8}
 
 
+@pytest.mark.parametrize("stop", ["up", "</think>", "\n\n", "city", "</tool_call>"])
+def test_a_stop_string_outside_of_the_answer_does_not_end_a_turn_of_the_example(stop) -> None:
+    tool = {"type": "function", "function": UMBRELLA}
+    (choice,) = asked("chat/completions", "An umbrella for Rome", tools=[tool], stop=[stop])["choices"]
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "umbrella", "arguments": '{"city": "Rome"}'}
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_a_stop_string_ends_an_answer_of_the_example() -> None:
+    (choice,) = asked("chat/completions", "It rains. END of it", stop=["\n\n", "END"])["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("It rains. ", "stop")
+
+
 def test_the_model_of_the_example_reads_why_a_function_failed() -> None:
     answer = asked("responses", "A forecast for Paris", tools=[WEATHER], reasoning={"effort": "none"})
     _, call, message = answer["output"]
