@@ -473,6 +473,10 @@ def _figures() -> Iterator[str]:
             "of these, turns whose content differs from what the model wrote",
         ),
         (f"of the {ordinary} ordinary turns, those without an error", f"ordinary turns, of {ordinary}, without an error"),
+        (
+            f"of the {ordinary} ordinary turns, those whose stream alone has no error",
+            f"ordinary turns, of {ordinary}, whose stream has no error",
+        ),
         ("turns whose stream alone has no error", "streams without an error"),
         ("turns whose stream stops without a terminal event", "turns whose stream has no terminal event"),
         ("turns whose events make the `openai` package raise", "turns whose events make the `openai` package raise"),
