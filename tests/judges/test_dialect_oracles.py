@@ -323,6 +323,17 @@ def test_a_legal_stream_of_each_api_is_legal(size):
     assert (result.legal, result.events, result.items, result.status, result.has_done_marker) == (True, 2, [], "stop", True)
 
 
+def test_a_stream_that_its_error_ends_has_failed_and_one_that_is_cut_off_has_not_ended():
+    error = {"type": "error", "error": {"type": "api_error", "message": "It broke."}}
+    result = verdict(framed([*EVENTS[:2], error]))
+    assert (result.legal, result.status) == (True, "failed")
+    assert verdict(framed(EVENTS[:2])).status is None
+    error = {"error": {"message": "It broke.", "type": "server_error", "param": None, "code": None}}
+    result = verdict(chunked([*CHUNKS[:1], error]))
+    assert (result.legal, result.status) == (True, "failed")
+    assert verdict(chunked(CHUNKS[:1], "")).status is None
+
+
 def test_a_stream_of_the_responses_api_is_judged_by_its_judge():
     data = b'event: response.created\ndata: {"type":"response.created"}\n\n'
     assert verdict(data) == judge([data])

@@ -261,15 +261,17 @@ class ChatJudge(DialectJudge):
         bodies = self._bodies[: self._marked_at]
         yield from check_chat(bodies, usage=any(body.get("usage") is not None for body in bodies))
         if self._marked_at is None:
-            is_over = any(self._reasons()) or any(body.get("error") is not None for body in bodies)
-            yield Finding("C8", "the stream has no end marker [DONE]", "no-marker" if is_over else "", len(bodies))
+            deviation = "no-marker" if any(self._reasons()) else ""
+            yield Finding("C8", "the stream has no end marker [DONE]", deviation, len(bodies))
         for index in range(len(bodies), len(self._bodies)):
             deviation = "" if elements(self._bodies[index].get("choices")) else "after-marker"
             yield Finding("C8", "comes after the end marker [DONE]", deviation, index)
 
     def _reasons(self) -> Iterator[object]:
-        choices = (members(choice) for body in self._bodies for choice in elements(body.get("choices")))
-        return (choice.get("finish_reason") for choice in choices)
+        for body in self._bodies:
+            yield from (members(choice).get("finish_reason") for choice in elements(body.get("choices")))
+            if body.get("error") is not None:
+                yield "failed"
 
 
 JUDGE: Final = ChatJudge

@@ -52,7 +52,7 @@ class Verdict:
     Args:
         events: The number of events.
         items: The kind of each item, in order; an empty string if unknown.
-        status: The final status of the last response that ended; None if none did.
+        status: The final status of the last response that ended; of other APIs, the reason for the end. None if none ended.
         has_done_marker: Whether the end marker follows the last response.
         findings: The different findings, each with the number of times that it occurs: sorted by severity (errors first) and
             event, at most `MAX_LISTED` of each severity.
@@ -444,7 +444,7 @@ class DialectJudge(ABC):
 
     @abstractmethod
     def _reasons(self) -> Iterator[object]:
-        """Yield the reasons for the end in the stream; the last one is its status."""
+        """Yield the reasons for the end in the stream, `failed` for an error; the last one is its status."""
 
     def _items(self) -> list[str]:
         """Return the kinds of the items, if the API names them."""

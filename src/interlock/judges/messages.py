@@ -357,7 +357,14 @@ class MessagesJudge(DialectJudge):
         return [as_text(members(body["content_block"]).get("type")) for body in self._bodies if "content_block" in body]
 
     def _reasons(self) -> Iterator[object]:
-        return (members(body.get("delta")).get("stop_reason") for body in self._bodies if body.get("type") == "message_delta")
+        for body in self._bodies:
+            match body.get("type"):
+                case "message_delta":
+                    yield members(body.get("delta")).get("stop_reason")
+                case "error":
+                    yield "failed"
+                case _:
+                    pass
 
 
 JUDGE: Final = MessagesJudge
