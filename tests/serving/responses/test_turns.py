@@ -129,6 +129,8 @@ def test_any_other_engine_exception_is_logged_and_hidden_from_the_client(script,
 
 def test_an_engine_that_stops_without_a_reason_fails_the_response() -> None:
     assert failed(make([step(ANSWER)]))["message"] == "The engine stopped without a finish reason."
+    late = [EngineOutput(Chunk(), "length"), EngineOutput(Chunk(), "stop"), EngineOutput(Chunk(), output_tokens=1)]
+    assert failed(make(late))["message"] == "The engine yielded an output after its finish reason 'stop'."
 
 
 @pytest.mark.parametrize("method", ["feed", "end"])

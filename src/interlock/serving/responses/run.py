@@ -559,11 +559,13 @@ class ResponseRun(Generic[T]):
         if isinstance(generation.parser, ListReader):
             generation.parser.read_lists(turn.items)
         turn = await fitting(generation, turn)
+        reason: FinishReason | None = None
         with traces.record("turn", "INTERNAL", {"interlock.turn.index": turn.index}):
             async with aclosing(await generation.start(turn)) as outputs:
                 async for output in outputs:
                     progress.output = output
                     rewritten = read((output.chunk, *output.more))
+                    reason = output.finish_reason or reason
                     progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
                     if output.input_tokens or output.cached_tokens or output.output_tokens:
                         progress.usage = _update_usage(progress.usage, output)
@@ -577,7 +579,8 @@ class ResponseRun(Generic[T]):
                     elif rewritten:
                         yield rewritten
         if progress.finish_reason is None:
-            raise EngineError("The engine stopped without a finish reason.")
+            without = f"yielded an output after its finish reason '{reason}'" if reason else "stopped without a finish reason"
+            raise EngineError(f"The engine {without}.")
         progress.usage = await self._counted_usage(turn)
         end = self._end_turn(progress.finish_reason)
         progress.end(sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage))
