@@ -120,6 +120,12 @@ def test_a_list_that_the_client_sends_cannot_add_a_function() -> None:
     assert error_of(outcome) == ("failed", "This server has no tool 'x'.")
 
 
+def test_a_label_without_functions_is_refused_with_those_that_have_some() -> None:
+    outcome = ask(tools=[{"type": "mcp", "server_label": "die"}], runner=dice())
+    (listed,) = outcome.of("mcp_list_tools")
+    assert listed["error"] == "This server has no functions with the label 'die'; it has: dice."
+
+
 class Gambler(Engine):
     models = ("gambler",)
     format = Tagged("hermes")

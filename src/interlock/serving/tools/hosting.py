@@ -710,6 +710,9 @@ class ResponseTools:
         local = self._runner.local_server(server.label)
         if local is not None:
             return local.list_tools()
+        if self._runner.functions and server.tool.get("server_url") is None:
+            labels = ", ".join(self._runner.functions)
+            raise ToolError(f"This server has no functions with the label '{server.label}'; it has: {labels}.")
         session = await self._mcp_session(server.endpoint(self._runner.policy))
         return map(ListedTool.of, await session.list_tools())
 
