@@ -248,6 +248,7 @@ def test_chat_parameters_reach_the_request() -> None:
         ),
         ({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, "messages", None),
         ({"n": 2}, "n", "unsupported_value"),
+        ({"tools": [{"type": "mcp", "server_label": "s"}]}, "tools[0].require_approval", "unsupported_value"),
         ({"modalities": ["text", "audio"]}, "modalities", "unsupported_value"),
         ({"audio": {"voice": "a"}}, "modalities", "unsupported_value"),
         ({"max_tokens": 0}, "max_tokens", "integer_below_min_value"),

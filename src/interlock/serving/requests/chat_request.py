@@ -140,6 +140,10 @@ def _require_supported(request: ChatRequest, raw: Mapping[str, object]) -> None:
     for name in GUIDED:
         if raw.get(name) is not None:
             raise invalid(name, f"'{name}' is not supported. Use 'response_format'.", "unsupported_value")
+    for index, tool in enumerate(request.tools or ()):
+        if tool.get("type") == "mcp" and tool.get("require_approval") in (None, "always"):
+            refusal = "Chat Completions cannot ask for approval, so 'require_approval' must be 'never'."
+            raise invalid(f"tools[{index}].require_approval", refusal, "unsupported_value")
     for index, message in enumerate(request.messages):
         if message.function_call is not None:
             raise invalid(f"messages[{index}].function_call", "A call of an answer must be in 'tool_calls'.", "unsupported_value")
