@@ -3,8 +3,9 @@
     pip install fastapi uvicorn         # beside interlock
     python examples/fastapi_tools.py --port 8003
 
-A request offers the tool as an MCP server with the label `clock`; the client sees the call and its result as events. The model is
-a stand-in that asks for the time and repeats what it reads. docs/library/embedding.md explains hosted calls.
+A request offers the tool as an MCP server with the label `clock`; the client sees the call and its result as events. The clock
+asks for no approval. The model is a stand-in that asks for the time and repeats what it reads. docs/library/embedding.md explains
+hosted calls.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from interlock import (
 
 TURNS: Final = 4
 """The most turns of the model in a response."""
+CLIENT_CALLS: Final = ("function_call", "custom_tool_call")
+"""The calls whose results come with the client's next request, so that the response ends after their turn."""
 
 logger = logging.getLogger("fastapi_tools")
 app = FastAPI()
@@ -72,8 +75,7 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
             text = generate(request, results)
             usage = Usage(input_tokens=1, output_tokens=len(text.split()))
             yield b"".join(driver.feed([*parser.feed(Chunk(text=text)), *parser.end("stop", usage)]))
-            if not (calls := driver.ready):
-                break
+            calls = driver.ready
             for call in calls:
                 yield b"".join(driver.feed([Run(call.id)]))
                 try:
@@ -83,6 +85,8 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
                     results.append(f"an error: {error}")
                     outcome = Fail(call.id, str(error))
                 yield b"".join(driver.feed([outcome]))
+            if not calls or any(item["type"] in CLIENT_CALLS for item in driver.response["output"]):
+                break
         yield b"".join(driver.feed([Finish()]))
     except Exception:
         logger.exception("the server failed")

@@ -146,7 +146,7 @@ def clock():
 
 
 def output_of(clock, **body):
-    """Return the type, the status, and the result or text of each item of a response, whose stream must be legal."""
+    """Return the type, the status, and the result, text or arguments of each item of a response, whose stream must be legal."""
 
     async def post():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(clock.app), base_url="http://clock") as client:
@@ -157,7 +157,12 @@ def output_of(clock, **body):
     *_, last = (line for line in data.splitlines() if line.startswith(b"data: {"))
     items = json.loads(last.removeprefix(b"data: "))["response"]["output"]
     return [
-        (item["type"], item["status"], item.get("output") or item.get("error") or item["content"][0]["text"]) for item in items
+        (
+            item["type"],
+            item["status"],
+            item.get("output") or item.get("error") or item.get("arguments") or item["content"][0]["text"],
+        )
+        for item in items
     ]
 
 
@@ -178,3 +183,10 @@ def test_a_failure_of_the_tool_fails_only_its_call(clock, monkeypatch) -> None:
     monkeypatch.setattr(clock, "generate", lambda _request, results: results[-1] if results else called)
     call, message = output_of(clock, tools=[CLOCK])
     assert (call[:2], message) == (("mcp_call", "failed"), ("message", "completed", "an error: the clock has no tool tomorrow"))
+
+
+def test_a_turn_with_a_call_for_the_client_is_the_last(clock, monkeypatch) -> None:
+    called = '<tool_call>\n{{"name": "{}", "arguments": {{}}}}\n</tool_call>'
+    monkeypatch.setattr(clock, "generate", lambda _request, _results: called.format("clock__now") + called.format("f"))
+    call, function_call = output_of(clock, tools=[CLOCK, {"type": "function", "name": "f"}])
+    assert (call[:2], function_call) == (("mcp_call", "failed"), ("function_call", "completed", "{}"))
