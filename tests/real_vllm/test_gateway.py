@@ -120,13 +120,12 @@ def test_structured_output_of_a_family_has_log_probabilities(server):
         "required": ["city"],
         "additionalProperties": False,
     }
-    request = {
-        "model": "tiny",
-        "input": "Where?",
-        "text": {"format": {"type": "json_schema", "name": "place", "schema": schema}},
-        "include": ["message.output_text.logprobs"],
-        "max_output_tokens": 200,
-    }
+    request = body(
+        "families",
+        Turn("", ['{"city": "Rome"}<|im_end|>']),
+        text={"format": {"type": "json_schema", "name": "place", "schema": schema}},
+        include=["message.output_text.logprobs"],
+    )
     with gateway(server, "vllm", "hermes") as url:
         response = ended(stream(url, request))
     (message,) = response["output"]
