@@ -194,6 +194,31 @@ def test_an_event_that_the_api_lacks_breaks_r14():
     assert summaries(stream([{"type": "response.audio.done"}])) == [("R14", 2, "the API has no event 'response.audio.done'")]
 
 
+def test_an_item_without_its_status_is_judged_by_the_other_rules():
+    bodies = copy.deepcopy(LEGAL["function-call"])
+    place = next(place for place, body in enumerate(bodies) if body["type"] == "response.function_call_arguments.done")
+    del bodies[2]["item"]["status"]
+    missing = ("R14", 2, "function_call: status is missing")
+    assert summaries(bodies) == [missing]
+    bodies[place]["arguments"] = "{}"
+    assert summaries(bodies) == [missing, ("R9", place, "arguments differs from the deltas at character 1")]
+
+
+@for_each("name", ["name", "call_id", "arguments", "status"])
+def test_a_wrong_field_of_an_item_is_reported_once_for_each_event(name):
+    bodies = copy.deepcopy(LEGAL["function-call"])
+    places = [place for place, body in enumerate(bodies) if "item" in body]
+    for place in places:
+        del bodies[place]["item"][name]
+    assert summaries(bodies) == [("R14", place, f"function_call: {name} is missing") for place in places]
+
+
+def test_an_incomplete_response_may_end_in_a_call_whose_status_is_missing():
+    bodies = copy.deepcopy(LEGAL["function-call-left"])
+    del bodies[-2]["item"]["status"]  # which is also the item of the response
+    assert {one.rule for one in findings(bodies)} == {"R14"}
+
+
 def test_an_item_after_an_error_event_breaks_r4():
     assert ("R4", 3, "an item begins after an error event") in summaries(BROKEN["R4-item-after-error-event"])
 

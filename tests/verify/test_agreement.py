@@ -89,6 +89,37 @@ def test_both_judges_refuse_the_same_mutants_of_mutants(part):
         assert bool(by_acceptor) == bool(by_oracle), (seed, by_acceptor, by_oracle)
 
 
+def spoiled(chance, bodies):
+    """Take a field of an item, other than its id and type, out of its `added` or `done` event, or give it a wrong type."""
+    items = [(place, name) for place, body in enumerate(bodies) for name in body.get("item", {}) if name not in {"id", "type"}]
+    place, name = chance.choice(items)
+    value, body = chance.choice(({}, {name: [[0]]})), bodies[place]
+    item = {field: one for field, one in body["item"].items() if field != name}
+    return [*bodies[:place], {**body, "item": {**item, **value}}, *bodies[place + 1 :]]
+
+
+@every_part
+def test_both_judges_report_a_wrong_field_of_an_item_once(part):
+    for seed in seeds(part):
+        chance = Seeded(seed)
+        by_acceptor, by_oracle = verdicts(spoiled(chance, stream(chance, min_items=1)))
+        assert "R14" not in by_oracle or (by_acceptor, by_oracle) == ({"R14"}, {"R14"}), seed
+
+
+@every_part
+def test_both_judges_find_the_same_faults_beside_a_wrong_field_of_an_item(part):
+    found = 0
+    for seed in seeds(part):
+        chance = Seeded(seed)
+        what, bodies = mutated(chance, stream(chance, min_items=1))
+        if verdicts(bodies)[1].isdisjoint({"R14"}) and any(body.get("item") for body in bodies):
+            by_acceptor, by_oracle = (rules - {"R14"} for rules in verdicts(spoiled(chance, bodies)))
+            assert bool(by_acceptor) == bool(by_oracle), (seed, what, by_acceptor, by_oracle)
+            assert not by_acceptor or by_acceptor & by_oracle, (seed, what, by_acceptor, by_oracle)
+            found += bool(by_acceptor)
+    assert found > len(seeds(part)) // 4
+
+
 def test_both_judges_agree_on_the_corpus():
     for name, bodies in {**LEGAL, **BROKEN}.items():
         by_acceptor, by_oracle = verdicts(bodies)

@@ -11,7 +11,7 @@ or R20 is broken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import define, evolve, frozen
@@ -20,6 +20,7 @@ from interlock.events import stream
 from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.json import as_text, members
 from interlock.events.rulebook import DEVIATIONS, Finding
+from interlock.events.shapes import Path
 from interlock.events.stream import EVENTS, TERMINAL, StreamEvent, wire_name
 from interlock.fsm.lifecycles import RESPONSE
 from interlock.judges.automaton import LifecycleAutomaton, Transition
@@ -263,9 +264,9 @@ class Acceptor:
         return self._numbers.take(number)
 
     def _take(self, event: type[StreamEvent], body: Mapping[str, object]) -> list[Finding]:
-        findings, readable = check_fields(event, body)
+        findings, unreadable = check_fields(event, body)
         if issubclass(event, stream.ResponseEvent):
-            return findings + self._take_response_event(event, body, readable=readable)
+            return findings + self._take_response_event(event, body, readable=not unreadable)
         if event is stream.Keepalive:
             return findings + self._take_keepalive(wire_name(event))
         findings += self._check_open()
@@ -274,7 +275,7 @@ class Acceptor:
         elif issubclass(event, stream.PartEvent | stream.SummaryEvent) and is_unknown_part(body):
             self._forget()
         else:
-            findings += self._take_item_event(event, body, readable=readable)
+            findings += self._take_item_event(event, body, unreadable)
         return findings
 
     def _check_open(self) -> list[Finding]:
@@ -319,7 +320,9 @@ class Acceptor:
             yield Finding("R7", f"the response's id is now {quote(response_id)}")
         self._response_ids.add(id_digest)
 
-    def _take_item_event(self, event: type[StreamEvent], body: Mapping[str, object], *, readable: bool) -> Iterable[Finding]:
+    def _take_item_event(
+        self, event: type[StreamEvent], body: Mapping[str, object], unreadable: Sequence[Path]
+    ) -> Iterable[Finding]:
         findings: list[Finding] = []
         name = wire_name(event)
         item = self._items.find(event, body)
@@ -343,11 +346,11 @@ class Acceptor:
         if ended or (misplaced and event is stream.ItemAdded):
             return findings
         findings += self._check_turn(item, name, begins=begins)
-        judge = JUDGES.get(event)
-        if not readable:
+        judge, readable = JUDGES.get(event), item.read(body, unreadable)
+        if readable is None:
             item.forget()
         elif judge is not None:
-            findings += judge(item, event, body)
+            findings += judge(item, event, readable)
         if event is stream.ItemDone:
             self.transition = evolve(transition, status=item.status)
         if not findings and type(body.get("delta")) is str:

@@ -20,7 +20,7 @@ from interlock.events.json import as_text, elements, members
 from interlock.events.parts import ContentPart, OutputPart, SummaryText
 from interlock.events.response_object import IncompleteDetails
 from interlock.events.rulebook import DEVIATIONS, Finding
-from interlock.events.shapes import Mismatch, counted, name_of, param_of
+from interlock.events.shapes import Mismatch, Path, counted, name_of, param_of
 from interlock.events.stream import EVENTS, Place, StreamEvent, event_mismatches, own_fields, wire_name
 from interlock.judges.digests import (
     Digest,
@@ -62,14 +62,16 @@ _FREE_FORM_OBJECTS: Final = frozenset({"attributes", "env"})
 _NOUNS: Final = {"content": "part", "summary": "part"}
 
 
-def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[list[Finding], bool]:
-    """Return the findings in the fields of an event, and whether the other rules can read the fields."""
+def check_fields(event: type[StreamEvent], body: Mapping[str, object]) -> tuple[list[Finding], Sequence[Path]]:
+    """Return the findings in the fields of an event, and the paths of the fields that the other rules cannot read."""
     differences = event_mismatches(event, body)
     findings = [*map(_finding, differences)]
-    readable = all(
-        finding.deviation or mismatch.kind in {"unknown", "tag"} for finding, mismatch in zip(findings, differences, strict=True)
-    )
-    return findings, readable
+    unreadable = [
+        mismatch.path
+        for finding, mismatch in zip(findings, differences, strict=True)
+        if not finding.deviation and mismatch.kind not in {"unknown", "tag"}
+    ]
+    return findings, unreadable
 
 
 def is_unknown_part(body: Mapping[str, object]) -> bool:
@@ -141,7 +143,7 @@ _REASONS: Final = frozenset(literals_of(IncompleteDetails, "reason"))
 def judge_added(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Check that an item begins in progress, without text, parts or a result."""
     item = members(body.get("item"))
-    opening = state.opening = ItemOpening({name: item.get(name) for name in _STABLE_FIELDS})
+    opening = state.opening = ItemOpening({name: item.get(name) for name in _STABLE_FIELDS if name not in state.unreadable})
     opening.repeats += item.get("approval_request_id") is not None
     if state.automaton is None or state.automaton.whole:
         return
@@ -169,7 +171,7 @@ def judge_done(state: TrackedItem, _event: type[StreamEvent], body: Body) -> Ite
     opening, status = state.opening or ItemOpening(), item.get("status")
     state.ending = ItemEnding(status if isinstance(status, str) else None, digests(item), loose_digests(item))
     for name, value in opening.stable.items():
-        if item.get(name) != value:
+        if name not in state.unreadable and item.get(name) != value:
             message = f"the item was added with {name} {quote(value)} and is done with {quote(item.get(name))}"
             yield Finding("R7", message, _if_covered("unread-at-added", f"{state.kind}.{name}"))
     yield from _check_early_content(state, opening)
@@ -215,21 +217,23 @@ def _status_deviation(state: TrackedItem) -> str:
 
 def _check_texts(state: TrackedItem, item: Body) -> Iterator[Finding]:
     """Compare the texts and parts of a finished item with its events, and check that it is not blank."""
-    if state.own_text:
+    if state.own_text and state.own_text[0] not in state.unreadable:
         difference = state.text.compare(as_text(value_at(item, state.own_text)))
         if difference:
             yield Finding("R9", f"the item's {'.'.join(state.own_text)} {difference}")
     for name, parts in state.parts.done.items():
         item_parts = [_part_digests(part) for part in elements(item.get(name))]
-        if parts is not None and item_parts != parts:
+        if parts is not None and name not in state.unreadable and item_parts != parts:
             alike = [loose for _, loose in item_parts] == [loose for _, loose in parts]
             message = f"the item's {name} differs from the {counted(len(parts), 'part')} done"
             yield Finding("R9", message, "logprobs-elsewhere" if alike else "")
-    if state.kind == "shell_call" and state.from_start and state.in_order and state.shell.commands != value_at(item, _COMMANDS):
+    has_all_commands = state.kind == "shell_call" and state.from_start and state.in_order and "action" not in state.unreadable
+    if has_all_commands and state.shell.commands != value_at(item, _COMMANDS):
         yield Finding("R9", f"the item's commands differ from the {len(state.shell.commands)} done")
-    if state.shell.outputs and digest(state.shell.outputs) != digest(item.get("output")):
+    if state.shell.outputs and "output" not in state.unreadable and digest(state.shell.outputs) != digest(item.get("output")):
         yield Finding("R9", "the item's output is not that of its commands")
-    if state.kind in _TEXT_KINDS and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
+    may_be_blank = state.kind in _TEXT_KINDS and state.unreadable.isdisjoint(state.parts.done)
+    if may_be_blank and (state.kind != "reasoning" or item.get("content") or item.get("summary")):
         texts = [_text_of(members(part)) for name in state.parts.done for part in elements(item.get(name))]
         if not "".join(texts).strip():
             yield Finding("R18", f"a {state.kind} has no text", "blank")
@@ -241,6 +245,8 @@ def _check_texts(state: TrackedItem, item: Body) -> Iterator[Finding]:
 
 def _check_result(state: TrackedItem, item: Body) -> Iterator[Finding]:
     """Check that a call has the output or the error that its status implies."""
+    if not state.unreadable.isdisjoint({"output", "error"}):
+        return
     output, error = item.get("output"), item.get("error")
     ends = _possible_statuses(state) if state.status is None else {state.status}
     match state.kind:
@@ -266,8 +272,9 @@ def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -
 
 def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Compare the item's full text, and its name, with earlier events."""
-    name = None if state.opening is None else state.opening.stable.get("name")
-    if state.opening is not None and body.get("name", name) != name:
+    stable = {} if state.opening is None else state.opening.stable
+    name = stable.get("name")
+    if "name" in stable and body.get("name", name) != name:
         yield Finding("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
     field = own_fields(event)[0]
     yield from _compare_text(field, as_text(body.get(field)), state.text, _if_covered("text-at-once", state.kind))
@@ -539,7 +546,8 @@ def _check_truncation(response: Body, status: object, items: Sequence[TrackedIte
     details = response.get("incomplete_details")
     if status == "incomplete":
         reason = as_text(members(details).get("reason"))
-        if reason not in _REASONS and not (details is None and _ends_in_call(elements(response.get("output")))):
+        may_end_in_call = _ends_in_call(elements(response.get("output"))) or (items and "status" in items[-1].unreadable)
+        if reason not in _REASONS and not (details is None and may_end_in_call):
             yield Finding("R12", f"the response is incomplete without a reason: incomplete_details is {quote(details)}")
     elif details is not None:
         yield Finding("R12", f"the response has incomplete_details and the status {quote(status)}")
@@ -571,7 +579,7 @@ def _check_output(
         ending = item.ending
         if ending is None or ending.digests is None or not 0 <= place < len(output):
             continue
-        final_item = members(output[place])
+        final_item = {name: value for name, value in members(output[place]).items() if name not in item.unreadable}
         final_digests = digests(final_item)
         differing = [name for name in {**ending.digests, **final_digests} if ending.digests.get(name) != final_digests.get(name)]
         if differing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from attrs import define, evolve, field, frozen
@@ -11,6 +11,7 @@ from interlock.events.items import ITEMS, literals_of
 from interlock.events.json import as_text, members
 from interlock.events.parts import OutputText
 from interlock.events.rulebook import DEVIATIONS, Finding
+from interlock.events.shapes import Path
 from interlock.events.stream import EVENTS, ItemAdded, ItemBracket, ItemDone, ItemEvent, Place, StreamEvent, wire_name
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.judges.automaton import AutomatonNode, LifecycleAutomaton
@@ -112,6 +113,8 @@ class TrackedItem:
     """Whether its events came in order; only then do they determine its status."""
     only_done_events: bool = field(default=True, init=False)
     """Whether the names of all its events after `added` end with `.done`."""
+    unreadable: frozenset[str] = field(default=frozenset(), init=False)
+    """The fields of the item in its last event that are missing or have a wrong type; no rule but R14 reads them."""
     opening: ItemOpening | None = field(default=None, init=False)
     ending: ItemEnding | None = field(default=None, init=False)
     text: TextDigest = field(init=False)
@@ -184,6 +187,15 @@ class TrackedItem:
         if self.parts.open is not None:
             self.parts.open.text.complete = False
             self.parts.open.logprobs = None
+
+    def read(self, body: Mapping[str, object], unreadable: Sequence[Path]) -> Mapping[str, object] | None:
+        """Return an event without the unreadable fields of its item; None if others than these are unreadable."""
+        if any(path[0] != "item" or len(path) == 1 for path in unreadable):
+            return None
+        self.unreadable = frozenset(str(path[1]) for path in unreadable)
+        if not unreadable:
+            return body
+        return {**body, "item": {name: one for name, one in members(body["item"]).items() if name not in self.unreadable}}
 
     def skip(self, event: str) -> None:
         """Skip an unknown event, which may stand for any number of known ones."""

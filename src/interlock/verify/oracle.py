@@ -9,7 +9,8 @@ except framing (R5), because it reads event bodies instead of bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
@@ -205,6 +206,14 @@ class ItemView:
     """The events, each with its position in the stream."""
     word: str
     """The letters of the events."""
+    unread_added: Collection[str] = ()
+    """The fields of `added` that R14 refuses, and that no other rule reads."""
+    unread: Collection[str] = ()
+    """The fields of `done` that R14 refuses, and that no other rule reads."""
+
+    def lacks(self, field: str) -> bool:
+        """Return whether R14 refuses a field of `added` or `done`."""
+        return field in self.unread_added or field in self.unread
 
     @property
     def texts(self) -> list[str]:
@@ -239,8 +248,12 @@ class Stream:
     """The events that precede the `added` of their item, each with its position."""
 
     @classmethod
-    def of(cls, events: Sequence[JsonObject]) -> Stream:
-        """Split a stream into its items; an event without an integer `output_index` belongs to none."""
+    def of(cls, events: Sequence[JsonObject], unread: Mapping[int, Collection[str]] = MappingProxyType({})) -> Stream:
+        """Split a stream into its items; an event without an integer `output_index` belongs to none.
+
+        `unread` has the fields to leave out of the item in an event, by the position of the event.
+        """
+        events = [_without(body, unread.get(place, ())) for place, body in enumerate(events)]
         names = [name if isinstance(name := body.get("type"), str) else "" for body in events]
         items: dict[int, ItemView] = {}
         orphans: list[tuple[int, JsonObject]] = []
@@ -254,12 +267,21 @@ class Stream:
                 continue
             if item is None:
                 about = members(body.get("item"))
-                item = items[index] = ItemView(index, str(about.get("type")), about, None, [], "")
+                item = items[index] = ItemView(index, str(about.get("type")), about, None, [], "", unread.get(place, ()))
             item.events.append((place, body))
             item.word += letter
             if letter == DONE:
-                item.done = members(body.get("item"))
+                item.done, item.unread = members(body.get("item")), unread.get(place, ())
         return cls(events, names, list(items.values()), orphans)
+
+
+def _without(body: JsonObject, fields: Collection[str]) -> JsonObject:
+    """Return an event without some fields of its item."""
+    return {**body, "item": _rest(body["item"], fields)} if fields else body
+
+
+def _rest(item: object, fields: Collection[str]) -> JsonObject:
+    return {name: value for name, value in members(item).items() if name not in fields}
 
 
 # The rules. Those in `ANY_SHAPE` accept any JSON; those in `SOUND_SHAPE` rely on the fields and types that R14 checks. It checks
@@ -376,9 +398,10 @@ def r7_identity(stream: Stream) -> Iterator[Finding]:
             about = body.get("item")
             if about is None:
                 same = body.get("item_id", item.added["id"]) == item.added["id"]
-                if not same or body.get("name", item.added.get("name")) != item.added.get("name"):
+                named = "name" in item.unread_added or body.get("name", item.added.get("name")) == item.added.get("name")
+                if not same or not named:
                     yield Finding("R7", f"{body['type']} has another id or name than item {item.index}", event=place)
-            elif any(about.get(field) != item.added.get(field) for field in _STABLE):
+            elif any(about.get(field) != item.added.get(field) for field in _STABLE if not item.lacks(field)):
                 yield Finding("R7", f"item {item.index} has another id, type, name or role than in its added event", event=place)
     responses = [(place, body["response"]["id"]) for place, body in enumerate(stream.events) if "response" in body]
     for place, response_id in responses:
@@ -493,7 +516,7 @@ def r9_text(stream: Stream) -> Iterator[Finding]:
             done = [part.done["part"] for part in parts if part.done["type"] == f"response.{event}.done"]
             if item.added.get(name):
                 yield Finding("R9", f"item {item.index} has {name} before its first part", event=item.at)
-            if item.done is not None and (item.done.get(name) or []) != done:
+            if item.done is not None and name not in item.unread and (item.done.get(name) or []) != done:
                 yield Finding("R9", f"the {name} of item {item.index} is not the parts that were done", event=item.end)
         yield from _commands(item)
         yield from _print(item)
@@ -520,7 +543,8 @@ def _commands(item: ItemView) -> Iterator[Finding]:
                 pass
         if body["command_index"] != len(commands) - 1:
             yield Finding("R8", f"command_index is {body['command_index']} instead of {len(commands) - 1}", event=place)
-    if item.done is not None and elements(members(item.done.get("action")).get("commands")) != commands:
+    done = None if "action" in item.unread else item.done
+    if done is not None and elements(members(done.get("action")).get("commands")) != commands:
         yield Finding("R9", f"the commands of item {item.index} are not the commands that were done", event=item.end)
 
 
@@ -541,7 +565,7 @@ def _print(item: ItemView) -> Iterator[Finding]:
                 yield Finding("R9", f"the {name} of a command is not what it printed", event=place)
         whole += body["output"]
         printed, count = {"stdout": "", "stderr": ""}, count + 1
-    if count and item.done is not None and item.done.get("output") != whole:
+    if count and item.done is not None and "output" not in item.unread and item.done.get("output") != whole:
         yield Finding("R9", f"the output of item {item.index} is not that of its commands", event=item.end)
 
 
@@ -553,7 +577,8 @@ def _whole_text(item: ItemView, field: str) -> Iterator[Finding]:
     for place, body in item.events:
         if field in body and body[field] != text:
             yield Finding("R9", f"{body['type']} differs from the deltas", event=place)
-    if item.done is not None and _of_item(item.done, field) != text:
+    readable = ("operation" if field == "diff" else field) not in item.unread
+    if item.done is not None and readable and _of_item(item.done, field) != text:
         yield Finding("R9", f"the {field} of item {item.index} differs from the deltas", event=item.end)
 
 
@@ -587,10 +612,10 @@ def r10_lifecycle(stream: Stream) -> Iterator[Finding]:
         if item.done is None:
             continue
         status = item.done.get("status")
-        order = ORDERS[item.kind].get(status) if isinstance(status, str | None) else None
-        if order is None:
+        orders = [order for end, order in ORDERS[item.kind].items() if end == status or "status" in item.unread]
+        if not orders:
             yield Finding("R10", f"{item.kind} cannot end with the status {status}", event=item.end)
-        elif not order.fullmatch(item.word):
+        elif not any(order.fullmatch(item.word) for order in orders):
             yield Finding(
                 "R10", f"{item.kind} with the status {status} cannot have the events {spell(item.word)}", event=item.end
             )
@@ -614,7 +639,8 @@ def r11_truth(stream: Stream) -> Iterator[Finding]:
             running, *completions = RUNNING[item.kind]
             if any(letter in item.word and running not in item.word.split(letter)[0] for letter in completions):
                 yield Finding("R11", f"item {item.index} completes without {spell(running)}", event=item.end)
-        if item.done is not None and not _has_its_result(item.done, item.word):
+        readable = {"output", "error"}.isdisjoint(item.unread)
+        if item.done is not None and readable and not _has_its_result(item.done, item.word):
             yield Finding("R11", f"the result of item {item.index} does not fit its status or its events", event=item.end)
         results = ("output", "outputs", "results", "result", "error", "tools")
         if item.kind not in WHOLE and any(item.added.get(field) for field in results):
@@ -645,6 +671,7 @@ def r12_cut(stream: Stream) -> Iterator[Finding]:
         ends_in_call = last_item is not None and (
             last_item["type"] == "program"  # which has no status
             or (last_item["type"].endswith("_call") and last_item.get("status") not in (None, "completed"))
+            or "status" in stream.items[-1].unread
         )
         if not ends_in_call and members(details).get("reason") not in _REASONS:
             yield Finding("R12", "the incomplete response lacks its reason", event=last)
@@ -663,7 +690,9 @@ def r13_final(stream: Stream) -> Iterator[Finding]:
     response, last = _final(stream), len(stream.events) - 1
     if response is None:
         return
-    if response["output"] != [item.done for item in stream.items if item.done is not None]:
+    done = [item for item in stream.items if item.done is not None]
+    output = [_rest(one, item.unread) for one, item in zip(response["output"], done, strict=False)]
+    if len(response["output"]) != len(done) or output != [item.done for item in done]:
         yield Finding("R13", "the output of the final response is not the items that were done", event=last)
     usage = response.get("usage", ...)
     if usage is ...:
@@ -681,14 +710,18 @@ def r13_final(stream: Stream) -> Iterator[Finding]:
             yield Finding("R13", "the response has output before the first item", event=place)
 
 
-def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Finding], list[Finding]]:
+def r14_fields(
+    events: Sequence[JsonObject], valid: int = 0
+) -> tuple[list[Finding], list[Finding], Mapping[int, Collection[str]]]:
     """R14: compare all events but the first `valid` ones with their types.
 
     Returns:
-        The findings without which the rules in `SOUND_SHAPE` can read the stream, and unknown fields, which they ignore.
+        The findings without which the rules in `SOUND_SHAPE` can read the stream; unknown fields, which they ignore, and
+        other findings in a field of an item; and these fields, by the position of the event.
     """
     malformed: list[Finding] = []
-    unknown: list[Finding] = []
+    ignored: list[Finding] = []
+    unread: dict[int, set[str]] = {}
     for place, body in enumerate(events[valid:], valid):
         name = body.get("type")
         event = EVENTS.get(name) if isinstance(name, str) else None
@@ -696,9 +729,16 @@ def r14_fields(events: Sequence[JsonObject], valid: int = 0) -> tuple[list[Findi
             malformed.append(Finding("R14", f"unknown event {name!r}", event=place))
             continue
         for mismatch in event_mismatches(event, body):
-            is_unknown = mismatch.kind == "unknown" and len(mismatch.path) <= 2  # noqa: PLR2004 - of an event or its item
-            (unknown if is_unknown else malformed).append(Finding("R14", _wrong(mismatch), event=place))
-    return malformed, unknown
+            match mismatch.kind, mismatch.path:
+                case ("unknown", (_,) | (_, _)):
+                    findings = ignored
+                case (_, ("item", str(field), *_)) if field not in {"id", "type"}:
+                    findings = ignored
+                    unread.setdefault(place, set()).add(field)
+                case _:
+                    findings = malformed
+            findings.append(Finding("R14", _wrong(mismatch), event=place))
+    return malformed, ignored, unread
 
 
 def _wrong(mismatch: Mismatch) -> str:
@@ -764,7 +804,7 @@ def _rebuilds(entries: list[JsonObject], text: str) -> bool:
 def r18_empties(stream: Stream) -> Iterator[Finding]:
     """R18: no message or reasoning item has blank text or a blank first delta; reasoning may have no parts."""
     for item in stream.items:
-        if item.kind not in {"message", "reasoning"} or item.done is None:
+        if item.kind not in {"message", "reasoning"} or item.done is None or {"content", "summary"}.intersection(item.unread):
             continue
         first = next(iter(item.texts), "")
         parts = [*elements(item.done.get("content")), *elements(item.done.get("summary"))]
@@ -813,9 +853,10 @@ def check(events: Sequence[JsonObject], *, valid: int = 0) -> list[Finding]:
     """Validate the bodies of all events of one response, in OpenAI's dialect.
 
     If R14 finds a field that is missing or has a wrong type, only the rules in `ANY_SHAPE` are checked, because the others rely
-    on what R14 checks. The first `valid` events are known to have valid fields.
+    on what R14 checks; but a field of an item, other than its id and type, is only left out. The first `valid` events are known
+    to have valid fields.
     """
-    malformed, unknown = r14_fields(events, valid)
-    stream = Stream.of(events)
+    malformed, ignored, unread = r14_fields(events, valid)
+    stream = Stream.of(events, unread)
     rules = ANY_SHAPE if malformed else (*ANY_SHAPE, *SOUND_SHAPE)
-    return [*malformed, *(finding for rule in rules for finding in rule(stream)), *unknown]
+    return [*malformed, *(finding for rule in rules for finding in rule(stream)), *ignored]
