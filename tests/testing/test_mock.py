@@ -101,6 +101,54 @@ def test_the_first_matching_rule_answers(mock) -> None:
     assert [text_of(ask(mock, text, **fields)) for text, fields in questions] == ["model", "tools", "pattern", "text", "any"]
 
 
+def call_tools(mock, api, answer):
+    """Ask by an API until no tool is called; `answer` returns the messages for the calls of an answer. Return each answer."""
+    path = {"responses": "responses", "chat": "chat/completions", "messages": "messages"}[api]
+    key, history, answers = "input" if api == "responses" else "messages", [USER], []
+    while not answers or answers[-1]:
+        body = httpx.post(f"{mock.base_url}/{path}", json={"model": "m", "max_tokens": 99, key: history}).json()
+        match api:
+            case "responses":
+                calls = [item["call_id"] for item in body["output"] if item["type"] == "function_call"]
+            case "chat":
+                calls = [call["id"] for call in body["choices"][0]["message"].get("tool_calls", [])]
+            case _:
+                calls = [block["id"] for block in body["content"] if block["type"] == "tool_use"]
+        history = [*history, *answer(api, calls)]
+        answers.append(calls)
+    return answers
+
+
+def written_call(api, call_id):
+    """Return the items or the message with a call."""
+    if api == "responses":
+        return {"type": "function_call", "call_id": call_id, "name": "get_weather", "arguments": "{}"}
+    if api == "chat":
+        function = {"name": "get_weather", "arguments": "{}"}
+        return {"role": "assistant", "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
+    return {"role": "assistant", "content": [{"type": "tool_use", "id": call_id, "name": "get_weather", "input": {}}]}
+
+
+def written_output(api, call_id):
+    """Return the item or the message with the output of a call."""
+    if api == "responses":
+        return {"type": "function_call_output", "call_id": call_id, "output": "18"}
+    if api == "chat":
+        return {"role": "tool", "tool_call_id": call_id, "content": "18"}
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "18"}]}
+
+
+def one_by_one(api, calls):
+    return [write(api, call) for call in calls for write in (written_call, written_output)]
+
+
+@pytest.mark.parametrize("api", ["responses", "chat", "messages"])
+def test_parallel_calls_are_one_turn_although_each_stands_with_its_output(mock, api) -> None:
+    mock.when("Hi").calls("get_weather").calls("get_weather").then.calls("get_weather").then.calls("get_weather").then.says("18")
+    assert [len(calls) for calls in call_tools(mock, api, one_by_one)] == [2, 1, 1, 0]
+    assert [(each.turn, each.steps) for each in mock.requests] == [(1, [1]), (2, [2]), (3, [3]), (4, [4])]
+
+
 def test_the_last_message_that_matches_a_rule_selects_the_step(mock) -> None:
     mock.when("hi").says("Hello").then.says("again")
     mock.when("bye").says("Bye")

@@ -34,7 +34,7 @@ from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolRe
 from interlock.serving.engines.script_errors import explain
 from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
 from interlock.serving.requests.create import ResponseRequest, read_request
-from interlock.serving.requests.input_items import JsonItem, text_of
+from interlock.serving.requests.input_items import JsonItem, text_of, waits_for_client
 from interlock.serving.requests.tool_offer import HOSTED_CALLS, HOSTED_TOOLS, find_hosted, route_hosted
 from interlock.testing.streams import describe_finding
 
@@ -341,9 +341,9 @@ class Conversation:
     """The user's message before each turn of the model, with the one that is requested; None if it answers only tools."""
 
     @classmethod
-    def of(cls, request: ResponseRequest, items: Sequence[JsonItem]) -> Conversation:
-        """Return the conversation of a request, whose input is at the end of `items`."""
-        return cls(request.model, [*_tool_names(request.tools)], _texts(items))
+    def of(cls, request: ResponseRequest, items: Sequence[JsonItem], turns: Mapping[object, object]) -> Conversation:
+        """Return the conversation of a request, whose input is at the end of `items`; `turns` has the turn of each known call."""
+        return cls(request.model, [*_tool_names(request.tools)], _texts(items, turns))
 
     def offers(self, call: Call) -> bool:
         """Return whether the request offers the tool of a call: by its name, or by the name of its server or namespace."""
@@ -394,9 +394,13 @@ def _tool_names(tools: Sequence[object]) -> Iterator[str]:
         yield from _tool_names(elements(tool.get("tools")))
 
 
-def _texts(items: Sequence[JsonItem]) -> list[str | None]:
-    """Return the `texts` of a conversation. A model's turn ends where the user or a tool answers, also a tool of the server."""
+def _texts(items: Sequence[JsonItem], turns: Mapping[object, object]) -> list[str | None]:
+    """Return the `texts` of a conversation. A model's turn ends where the user or a tool answers, also a tool of the server.
+
+    The calls of a turn in `turns` belong together, although a client may write each with its output.
+    """
     texts: list[str | None] = [None]
+    begun: set[object] = set()
     part: Literal["input", "hosted", "output"] = "input"
     for item in items:
         if is_from_user(item):
@@ -405,7 +409,10 @@ def _texts(items: Sequence[JsonItem]) -> list[str | None]:
             part = "input"
         elif is_client_output(item):
             part = "input"
+        elif (turn := turns.get(item.get("call_id"))) is not None and turn in begun:
+            continue
         elif item.get("type") != "message" or item.get("role") == "assistant":
+            begun.add(turn)
             now: Literal["hosted", "output"] = "hosted" if item.get("type") in HOSTED_CALLS else "output"
             if part == "input" or (part, now) == ("hosted", "output"):
                 texts.append(None)
@@ -423,7 +430,7 @@ MOCKED: Final = "interlock.mocked_requests"
 """The key of the requests of a mock in the scope of a connection, which adds its own. Then the log has no warnings."""
 
 _REMEMBERED: Final = 10_000
-"""The most turns with faults that an engine remembers of a test."""
+"""The most turns with faults, and the most calls, that an engine remembers of a test."""
 _SHOWN: Final = 1_000
 """The most requests that an engine remembers of a test, with the streams that answered them."""
 _TESTS: Final = 1_000
@@ -540,6 +547,8 @@ class ScriptProgress:
     """How many steps were taken of each rule that counts `per` server."""
     _attempts: dict[object, int] = field(factory=dict[object, int], init=False, repr=False)
     """How many steps were taken of each turn of a conversation that has faults, of the last `_REMEMBERED` of these."""
+    turns: dict[object, object] = field(factory=dict[object, object], init=False, repr=False)
+    """The turn of each call for the client, by `call_id`, of the last `_REMEMBERED` calls: the first `call_id` of the turn."""
 
     def take(self, index: int, turn: int, items: Sequence[JsonItem]) -> int:
         """Take the step for a turn of a rule, or its next step if it counts `per` server, and return its index in the rule.
@@ -563,6 +572,13 @@ class ScriptProgress:
             if len(self._attempts) > _REMEMBERED:
                 del self._attempts[next(iter(self._attempts))]  # the least recent
         return steps[min(attempt, len(steps) - 1)]
+
+    def note_calls(self, output: Iterable[JsonItem]) -> None:
+        """Note which calls of a response wait for the client: those of its last turn."""
+        calls = [item["call_id"] for item in output if item.get("call_id") and waits_for_client(item)]
+        self.turns |= dict.fromkeys(calls, calls[0] if calls else None)
+        while len(self.turns) > _REMEMBERED:
+            del self.turns[next(iter(self.turns))]  # the oldest
 
     def listed(self) -> dict[str, object]:
         """Return the last requests, and the verdict on them."""
@@ -680,7 +696,7 @@ class ScriptedGeneration(Generation):
         Raises:
             ApiError: 400 if none matches; the message has what the request asks, and the rules.
         """
-        self._conversation = conversation = Conversation.of(self.request, turn.items)
+        self._conversation = conversation = Conversation.of(self.request, turn.items, self.progress.turns)
         found = conversation.find(self.progress.rules)
         rule = None if found is None else self.progress.rules[found[0]]
         body = self.request.forward(())
@@ -753,6 +769,9 @@ class ScriptedGeneration(Generation):
             outputs = await write_step(step, self.progress.rules[self._index].format, await self.count(turn))
         async for output in play(limit_tokens(outputs, turn.budget), self.engine.rate, step.waits, step.between):
             yield output
+
+    def log(self, response: Mapping[str, object]) -> None:
+        self.progress.note_calls(map(members, elements(response["output"])))
 
 
 async def play(

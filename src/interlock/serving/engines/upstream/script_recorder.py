@@ -116,7 +116,7 @@ class _RecordedGeneration(UpstreamGeneration):
     _conversation: Conversation = field(init=False)
 
     async def prepare(self, turn: Turn) -> Mapping[str, object]:
-        self._conversation = Conversation.of(turn.request, turn.items)
+        self._conversation = Conversation.of(turn.request, turn.items, {})
         return await super().prepare(turn)
 
     async def admit(self, turn: Turn) -> None:
