@@ -173,6 +173,7 @@ def generator(*_):
         (Plain, {"format": Tagged("qwen3_codr")}, "the format of E: unknown tool parser 'qwen3_codr'"),
         (Plain, {"count": lambda *_: 7}, "'count' of E is declared with 'async def'"),
         (Plain, {"admit": None}, "'admit' of E is declared with 'async def'"),
+        (Plain, {"admit": Plain.close}, "'admit' of E takes self, turn"),
         (Plain, {"generate": generator}, "'generate' of E is an asynchronous generator: it yields its outputs"),
         (Plain, {"generate": coroutine}, "'generate' of E is an asynchronous generator: it yields its outputs"),
     ],
@@ -182,6 +183,19 @@ def test_an_invalid_engine_class_is_refused_with_an_explanation(base, members, m
         build(Settings(), type("E", (base,), {"generate": Plain.generate, **members})())
     explanation, *_families = re.split(", or Tagged|: choose one of ", str(refused.value))
     assert explanation == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Settings(), Plain), "build needs an instance of Engine, not the class Plain"),
+        ((Plain(), Settings()), "build needs an instance of Engine, not one of Settings"),
+    ],
+)
+def test_an_argument_of_build_that_is_no_engine_is_refused(arguments, message) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        build(*arguments)
+    assert str(refused.value) == message
 
 
 def test_a_method_of_an_engine_may_be_decorated() -> None:

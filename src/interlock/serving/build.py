@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from inspect import iscoroutinefunction, isgeneratorfunction, unwrap
+from inspect import iscoroutinefunction, isgeneratorfunction, signature, unwrap
 from typing import Final
 
 from attrs import evolve
@@ -54,11 +54,15 @@ def build(
         functions: Tools of this server, by the label of the MCP server that requests name to use them.
 
     Raises:
-        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type, or a label
+        DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type; or functions
             cannot be used.
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store, or one is for the
             tools that `tools` replaces.
     """
+    given: object = engine
+    if not isinstance(given, Engine):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may have no types
+        what = f"the class {given.__name__}" if isinstance(given, type) else f"one of {type(given).__name__}"
+        raise DeclarationError(f"build needs an instance of Engine, not {what}")
     if tools is None:
         tools = evolve(build_tools(settings), functions=functions or {})
     elif functions:
@@ -122,11 +126,24 @@ def _require_declared(engine: Engine) -> None:
             parser_for(engine.format, {})
         except ValueError as error:
             raise DeclarationError(f"the format of {kind.__name__}: {error}") from None
-    for name in ("admit", "begin", "close", "count", "names", "has_tools", "require_ready"):
+    _require_methods(engine)
+
+
+def _require_methods(engine: Engine) -> None:
+    """Refuse an engine with a method that cannot be called as the server calls it."""
+    kind = type(engine)
+    methods = ("admit", "begin", "close", "count", "names", "has_tools", "require_ready")
+    for name in methods:
         if not iscoroutinefunction(unwrap(getattr(kind, name))):  # a decorator may have wrapped it
             raise DeclarationError(f"'{name}' of {kind.__name__} is declared with 'async def'")
     if iscoroutinefunction(kind.generate) or isgeneratorfunction(kind.generate):
         raise DeclarationError(f"'generate' of {kind.__name__} is an asynchronous generator: it yields its outputs")
+    for name in (*methods, "generate"):
+        _, *expected = signature(getattr(Engine, name)).parameters
+        try:
+            signature(getattr(engine, name)).bind(*expected)
+        except TypeError:
+            raise DeclarationError(f"'{name}' of {kind.__name__} takes {', '.join(['self', *expected])}") from None
 
 
 def _api_keys(settings: Settings, engine: Engine) -> Keys:

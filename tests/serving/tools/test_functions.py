@@ -168,6 +168,14 @@ def test_a_server_that_is_built_with_functions_runs_them_for_both_apis(path, fie
 REFUSED = [
     (lambda: LocalFunction("roll it", "", SIDES, roll), "'roll it' is not the name of a tool or server: 1 to 64 letters, "),
     (lambda: LocalFunction("roll", "", SIDES, print), "the function of the tool 'roll' is declared with 'async def'"),
+    (lambda: LocalFunction("roll", "", None, roll), "the parameters of the tool 'roll' are a JSON Schema, not None"),
+    (
+        lambda: LocalFunction("roll", "", {"properties": {"faces": {}}}, roll),
+        "the function of the tool 'roll' does not fit its parameters: it got an unexpected keyword argument 'faces'",
+    ),
+    (lambda: ToolServers(functions=[ROLL]), "functions are a mapping of labels to lists, not [LocalFunction("),
+    (lambda: ToolServers(functions={"dice": ROLL}), "the server 'dice' has a list of LocalFunction, not LocalF"),
+    (lambda: ToolServers(functions={"dice": [roll]}), "the server 'dice' has a list of LocalFunction, not [<f"),
     (lambda: ToolServers(functions={"": []}), "'' is not the name of a tool or server"),
     (lambda: ToolServers(functions={"container": []}), "the label 'container' is the one of a hosted tool"),
     (lambda: ToolServers(functions={"dice": [ROLL, ROLL]}), "two functions of the server 'dice' have the same name"),

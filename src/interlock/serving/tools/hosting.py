@@ -169,8 +169,8 @@ class LocalFunction:
             `ToolFailedError`.
 
     Raises:
-        DeclarationError: The name has other characters than letters, digits, `_` and `-`, or `function` is not declared with
-            `async def`.
+        DeclarationError: The name has other characters than letters, digits, `_` and `-`, `function` is not declared with
+            `async def`, or it does not take the properties of `parameters`.
     """
 
     name: str
@@ -182,6 +182,12 @@ class LocalFunction:
         _require_name(self.name)
         if not iscoroutinefunction(self.function):
             raise DeclarationError(f"the function of the tool {self.name!r} is declared with 'async def'")
+        if not is_object(self.parameters):
+            raise DeclarationError(f"the parameters of the tool {self.name!r} are a JSON Schema, not {self.parameters!r:.100}")
+        try:
+            signature(self.function).bind_partial(**members(self.parameters.get("properties")))
+        except TypeError as error:
+            raise DeclarationError(f"the function of the tool {self.name!r} does not fit its parameters: it {error}") from None
 
 
 def _require_name(name: object) -> None:
@@ -491,8 +497,14 @@ class ToolServers:
         if unknown := [*self.hosted.keys() - {*HOSTED_TOOLS}]:
             names = ", ".join(HOSTED_TOOLS)
             raise DeclarationError(f"{unknown[0]!r} is no hosted tool, which is one of {names}; give other tools as functions")
-        for label, functions in self.functions.items():
+        servers: object = self.functions
+        if not is_object(servers):
+            raise DeclarationError(f"functions are a mapping of labels to lists, not {servers!r:.100}")
+        for label, given in servers.items():
             _require_name(label)
+            if not is_array(given) or not all(isinstance(each, LocalFunction) for each in given):
+                raise DeclarationError(f"the server {label!r} has a list of LocalFunction, not {given!r:.100}")
+        for label, functions in self.functions.items():
             if label in LABELS:
                 raise DeclarationError(f"the label {label!r} is the one of a hosted tool")
             if len({each.name for each in functions}) < len(functions):
