@@ -11,6 +11,8 @@ import { spawn } from "node:child_process";
  * @typedef {{ waits?: number, between?: number, thinks?: string, says?: string | object, calls?: Call[], writes?: string, ends?: Ending,
  *   fails?: Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
  * @typedef {{ when?: string | When, family?: string, per?: "conversation" | "server", steps: Step[] }} Rule
+ * @typedef {{ path: string, headers: Record<string, string>, body: any, model: string, text: string, tools: string[], turn: number,
+ *   rule: string | null, steps: number[], problem: string, unoffered: string[], stream: string | null, errors: object[] }} ReceivedRequest
  * @typedef {{ problems: string[], unoffered: string[], unused: string[] }} Verdict
  */
 
@@ -18,7 +20,7 @@ import { spawn } from "node:child_process";
  * Start the server on a free port. `stop` ends it, and so does the end of this process, which it does not keep alive.
  * @returns {Promise<{ url: string, stop: () => void }>}
  */
-export async function startMock(command = process.env.INTERLOCK ?? "interlock") {
+export async function startMock(command = process.env["INTERLOCK"] ?? "interlock") {
   const server = spawn(command, ["serve", "--port", "0", "--script", "-"], { stdio: ["pipe", "ignore", "pipe"] });
   server.stdin.on("error", () => {}).end('{"rules": []}'); // each test has rules of its own
   const stop = () => void server.kill();
@@ -39,7 +41,7 @@ export async function startMock(command = process.env.INTERLOCK ?? "interlock") 
     server.once("exit", () => reject(new Error(`${command} has ended: ${log}`)));
     server.stderr.on("data", (text) => {
       const ready = (log += text).match(/ at (http:\S+)\/v1/); // Serving … at http://127.0.0.1:41237/v1
-      if (ready) resolve(ready[1]);
+      if (ready?.[1]) resolve(ready[1]);
     });
   });
   server.stderr.removeAllListeners("data").resume(); // or a full pipe would stop the server
@@ -59,7 +61,7 @@ export async function mockModel(url, test, rules) {
   const headers = { "content-type": "application/json" };
   const put = await fetch(`${own}/interlock/script`, { method: "PUT", headers, body: JSON.stringify({ rules }) });
   if (!put.ok) throw new Error((await put.json()).error.message);
-  /** @returns {Promise<{ requests: Record<string, any>[], verdict: Verdict }>} */
+  /** @returns {Promise<{ requests: ReceivedRequest[], verdict: Verdict }>} */
   const received = async () => (await fetch(`${own}/interlock/requests`)).json();
   return {
     baseURL: `${own}/v1`, // for openai, the AI SDK and Codex

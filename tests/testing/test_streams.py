@@ -21,7 +21,7 @@ from interlock.events.json import dumps
 from interlock.events.rulebook import DEVIATIONS, RULES
 from interlock.judges import chat, messages
 from interlock.serving.cli.commands import app
-from interlock.serving.engines.script import Call, Failure, ScriptRule, ScriptStep, When
+from interlock.serving.engines.script import Call, Failure, ScriptedRequest, ScriptRule, ScriptStep, When
 from interlock.testing import Mock, assert_legal, findings, streams
 
 ROOT = Path(__file__).parents[2]
@@ -254,7 +254,8 @@ def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> 
     fields = {name: {*re.findall(r"(\w+)\??: ", text)} for text, name in types}
     structs = {"When": When, "Call": Call, "Failure": Failure, "Step": ScriptStep, "Rule": ScriptRule}
     expected = {name: {*struct.__struct_fields__} for name, struct in structs.items()}
-    assert fields == {**expected, "Verdict": {*Mock().verdict}}
+    expected |= {"Verdict": {*Mock().verdict}, "ReceivedRequest": {*ScriptedRequest().listed()}}
+    assert fields == expected
 
 
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
