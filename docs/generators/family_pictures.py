@@ -17,10 +17,10 @@ from interlock.fsm.table import Edge, Table
 from interlock.parsers.families.family import Family, Style
 from interlock.parsers.families.framing import FRAMING, Effect, Trigger
 from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralStep
-from interlock.parsers.families.state_markers import LITERAL, VALUES
+from interlock.parsers.families.state_markers import LITERAL, VALUES, Reading, StateMarkers, markers_by_state
 
 _T: Final = Trigger
-_ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.FINISH, _T.CUT})
+_ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.BEGUN, _T.FINISH, _T.CUT})
 _JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.CONTROL, _T.ENCODED, _T.PYTHON, _T.WHOLE})
 _STRINGS: Final = frozenset({"quoted", "torn_string"})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
@@ -96,9 +96,34 @@ def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
         triggers -= _impossible_between_keys(state, family)
     if state in LITERAL:
         triggers -= {role for role, texts in family.markers.items() if all(map(family.has_only_signs, texts))}
+    if not _can_begin(state, family):
+        triggers -= {_T.BEGUN}
     if state == "rehearsed_call":  # what waited is read again there, and begins with this marker
         return frozenset({_T.REHEARSED})
     return frozenset(each for each in triggers if each is _T.TEXT or rows[each] != rows[_T.TEXT])
+
+
+def _can_begin(state: str, family: Family) -> bool:
+    """Return whether a turn can end in a state inside of a marker other than a key's, or after a shorter one that begins it."""
+    by_state = markers_by_state(family, FRAMING, calls=True)
+    roles = by_state[state].roles
+    return any(
+        role in family.markers and role is not _T.KEY and len(text) > 1 and text[0] not in roles for text, role in roles.items()
+    ) or any(
+        role in family.markers
+        and longer.startswith(text)
+        and len(longer) > len(text) + 1
+        and state in _after(source, text, markers)
+        for source, markers in by_state.items()
+        for text in markers.ambiguous_prefixes
+        for longer, role in markers.roles.items()
+    )
+
+
+def _after(state: str, marker: str, markers: StateMarkers) -> set[str]:
+    """Return the states after a marker, which may be text of a key."""
+    rows, role = FRAMING.states[state].rows, markers.roles[marker] or _T.TEXT
+    return {rows[role][0].name, *([state] if markers.reading is Reading.KEY else [])}
 
 
 def _impossible_between_keys(state: str, family: Family) -> frozenset[Trigger]:

@@ -333,6 +333,12 @@ def test_a_marker_in_ordinary_tokens_is_text_after_a_special_token_that_began_no
     assert items(run(reader, chunks)) == [answer("<tool_call>"), call("f", '<tool_call>{"name": "g"}', "")]
 
 
+def test_characters_that_spell_out_a_part_of_a_special_token_are_text_of_a_call_that_is_cut():
+    reader = FamilyParser(family("hermes"), ParserSettings(special={7: "<tool_call>", 8: "</tool_call>"}))
+    chunks = [Chunk([7], "<tool_call>"), Chunk([1], '{"name": "f", "arguments": {"n": 1</tool_c')]
+    assert items(run(reader, chunks, "length")) == [call("f", '{"n": 1</tool_c', "")]
+
+
 def test_a_special_token_that_is_read_again_is_still_a_marker():
     markers = [family("kimi_k2").markers[role][0] for role in (Trigger.SECTION, Trigger.INVOKE, Trigger.JSON, Trigger.UNCALL)]
     section, begin, arguments, end = markers

@@ -298,10 +298,10 @@ def test_any_text_gives_the_same_json_in_any_chunks(notation, data, size):
     )
     text = "".join(data.draw(st.lists(pieces, max_size=12)))
     opening = {"minimax_m3": ">", "pythonic": "("}.get(next(name for name, each in FAMILIES.items() if each is notation), "{")
-    whole, _, stop = read(notation, opening + text, stops={STOP})
+    whole, rest, stop = read(notation, opening + text, stops={STOP})
     assert stop in {"", "ended", "broken", "marker"}
     if stop == "":
-        assert read(notation, opening + text, size=size, stops={STOP}) == (whole, "", "")
+        assert read(notation, opening + text, size=size, stops={STOP}) == (whole, rest, "")
 
 
 def test_every_state_of_a_literal_has_a_row_for_every_part():

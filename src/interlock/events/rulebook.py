@@ -144,8 +144,8 @@ R19 | one truth | content
 
 R20 | families | content
 | Some models write calls and reasoning as text between markers. The items and the markers together contain exactly what the
-  model wrote, except blank text (R18) and, if the request forbids parallel calls, all calls of a turn after the first. Until
-  the name of a call is complete, its marker may still turn out to be text.
+  model wrote, except blank text (R18), what may be framing where a call is cut and, if the request forbids parallel calls, all
+  calls of a turn after the first. Until the name of a call is complete, its marker may still turn out to be text.
 """
 
 

@@ -15,6 +15,13 @@ from interlock.fsm.deltas import FinishReason
 _D = "｜DSML｜"
 _CODER = "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>"
 _INSIDE = "<tool_call><function=f>\n</function>"
+_PLAMO3 = (
+    "<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>f"
+    "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>"
+)
+_GLM45 = "<tool_call>f<arg_key>s</arg_key><arg_value>a"
+_KIMI_K3 = '<|open|>tools<|sep|><|open|>call tool="f" index="0"<|sep|>'
+_DSML = '<｜DSML｜tool_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="s" string="true">a</｜DSML｜parameter>'
 _HERMES = '<tool_call>\n{"name": "f", "arguments": {"s": "a"}}\n</tool_call>'
 _GLM = "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"
 _KIMI = '<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"s": "a"}<|tool_call_end|>'
@@ -181,7 +188,7 @@ CASES = [
         "</think><|tool_call_start|>[f(s='a'<|tool_call_end|>Then.",
         [call("f", '{"s":"a"'), answer("Then.")],
     ),
-    Case("a literal that is cut", "gemma4", '</think><|tool_call>call:f{s:<|"|>a<|', [call("f", '{"s":"a<|', "")], "length"),
+    Case("a literal that is cut", "gemma4", '</think><|tool_call>call:f{s:<|"|>a<|', [call("f", '{"s":"a', "")], "length"),
     Case(
         "calls on lines of their own",
         "olmo3",
@@ -376,7 +383,7 @@ CASES = [
         "</think><tool_call><function=f>\n<parameter=s>\na\n</parameter>\n",
         [call("f", '{"s":"a"', "")],
     ),
-    Case("a call whose end is not whole", "hermes", f"</think>{_HERMES[:-1]}", [call("f", '{"s": "a"}\n</tool_call', "")]),
+    Case("a call whose end is not whole", "hermes", f"</think>{_HERMES[:-1]}", [call("f", '{"s": "a"}')]),
     Case("a call that lacks its end alone", "hermes", f"</think>{_HERMES[:-12]}", [call("f", '{"s": "a"}')]),
     Case(
         "a call without arguments that is not ended",
@@ -550,7 +557,7 @@ CASES = [
         "a value that is cut",
         "qwen3_coder",
         "</think><tool_call><function=f><parameter=s>\na\n</par",
-        [call("f", '{"s":"a\n</par'.replace("\n", "\\n"), "")],
+        [call("f", '{"s":"a', "")],
         "length",
     ),
     Case(
@@ -571,7 +578,7 @@ CASES = [
         "a key that is cut",
         "glm45",
         "</think><tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value><arg_key>t",
-        [call("f", '{"s":"a"<arg_key>t', "")],
+        [call("f", '{"s":"a"', "")],
         "length",
     ),
     Case(
@@ -871,7 +878,49 @@ CASES = [
         '</think><tool_call>{"name": "f", "id": 1, "arguments": {}}</tool_call>',
         [call("f", ', "id": 1, "arguments": {}}')],
     ),
-    Case("a member that is cut", "hermes", '</think><tool_call>{"name": "f", "argu', [call("f", ', "argu', "")], "length"),
+    Case(
+        "a JSON string that is cut", "hermes", f"</think>{_HERMES[:-16]}</tool_c", [call("f", '{"s": "a</tool_c', "")], "length"
+    ),
+    *(
+        Case(f"a call that is cut {place}", name, f"</think>{text}", [call("f", arguments, "")], "length")
+        for place, name, text, arguments in (
+            ("before its arguments", "plamo3", f"{_PLAMO3}<|plamo:con", ""),
+            ("after a number", "hermes", '<tool_call>{"name": "f", "arguments": {"n": 1</tool_c', '{"n": 1'),
+            ("in a torn string", "hermes", '<tool_call>{"name": "f", "arguments": {"s": "a\nb</tool_c', '{"s": "a\\nb'),
+            ("after its arguments", "hermes", '<tool_call>{"name": "f", "arguments": {"n": 1}</tool_c', '{"n": 1}'),
+            ("after other text", "hermes", '<tool_call>{"name": "f", "arguments": {"n": 1}x</tool_c', '{"n": 1}x'),
+            ("after a number in a literal", "gemma4", "<|tool_call>call:f{n:5<tool_ca", '{"n":5'),
+            ("before a value", "qwen3_coder", "<tool_call><function=f><parameter=s>\n</par", '{"s":"'),
+            ("after a value", "qwen3_coder", "<tool_call><function=f><parameter=s>\na\n</parameter>\n</fun", '{"s":"a"'),
+            ("after stray text", "qwen3_coder", "<tool_call><function=f><parameter=s>\na\n</parameter>x</fun", '{"s":"a"x'),
+            ("in the end of a value", "qwen3_coder", "<tool_call><function=f><parameter=s>\na\n</function>\n</to", '{"s":"a'),
+            ("after a key", "glm45", f"{_GLM45}</arg_value><arg_key>t</arg_k", '{"s":"a"'),
+            ("after the end of a key", "glm45", f"{_GLM45}</arg_value><arg_key>t</arg_key><arg_v", '{"s":"a"'),
+            ("in the attributes of a key", "kimi_k3", _KIMI_K3 + '<|open|>argument key="a" type="number"<|sep', ""),
+            ("after a key in a value", "glm45", f"{_GLM45}\n<arg_key>t</arg_k", '{"s":"a'),
+            ("after a name in a value", "glm45", f"{_GLM45}\n<tool_call>f<arg_k", '{"s":"a'),
+        )
+    ),
+    Case(
+        "a call whose end is not whole, in a family that may omit it",
+        "deepseek_v32",
+        f"</think>{_DSML}</｜DSML｜inv",
+        [call("f", '{"s":"a"}')],
+    ),
+    Case(
+        "a key that is not whole, in a family that may omit ends",
+        "deepseek_v32",
+        f"</think>{_DSML}<｜DSML｜par",
+        [call("f", '{"s":"a"', "")],
+    ),
+    Case(
+        "a key after which the model stops",
+        "glm45",
+        f"</think>{_GLM45}</arg_value><arg_key>t</arg_key>",
+        [call("f", '{"s":"a"', "")],
+    ),
+    Case("a member in which the model stops", "hermes", '</think><tool_call>{"name": "f", "argu', [call("f", "", "")]),
+    Case("a member that is cut", "hermes", '</think><tool_call>{"name": "f", "argu', [call("f", "", "")], "length"),
     Case(
         "a brace too few",
         "hermes",

@@ -138,9 +138,9 @@ CASES: Final[Sequence[LiteralCase]] = [
     ),
     LiteralCase(PYTHON, "(a=1", '{"a":1', "", ""),
     LiteralCase(PYTHON, "(a='x", '{"a":"x', "", ""),
-    LiteralCase(PYTHON, "(a='x\\", '{"a":"x\\\\', "", ""),
+    LiteralCase(PYTHON, "(a='x\\", '{"a":"x', "\\", ""),
     LiteralCase(PYTHON, "(a='x<e", '{"a":"x<e', "", ""),
-    LiteralCase(PYTHON, "(a=1<e", '{"a":1<e', "", ""),
+    LiteralCase(PYTHON, "(a=1<e", '{"a":1', "<e", ""),
     # Gemma
     LiteralCase(GEMMA, '{s:<|"|>Ro"me\n<|"|>,n:5,b:true} x', '{"s":"Ro\\"me\\n","n":5,"b":true}', " x"),
     LiteralCase(
@@ -152,7 +152,7 @@ CASES: Final[Sequence[LiteralCase]] = [
     LiteralCase(
         GEMMA, "{l:[5,6],m:[5]}", '{"l":["5","6"],"m":[5]}', schema=_objects(l={"type": "array", "items": {"type": "string"}})
     ),
-    LiteralCase(GEMMA, '{s:<|"|>a\\n<end>b<|"', '{"s":"a\\\\n<end>b<|\\"', "", ""),
+    LiteralCase(GEMMA, '{s:<|"|>a\\n<end>b<|"', '{"s":"a\\\\n<end>b', '<|"', ""),
     LiteralCase(GEMMA, "{}<end>", "{}", "<end>"),
     LiteralCase(GEMMA, '(s:<|"|>a)<|"|>,n:(5)) x', '{"s":"a)","n":"(5"}', ") x"),
     LiteralCase(
@@ -229,8 +229,8 @@ CASES: Final[Sequence[LiteralCase]] = [
     LiteralCase(ELEMENTS, f">{_M}</a>", "{", f"{_M}</a>", "broken"),
     LiteralCase(ELEMENTS, f">{_M}<a> {_M}</b>", '{"a": ', f"{_M}</b>", "broken"),
     LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>{_M}</b>x y {_M}</a><end>", '{"a":{"b":""}}', "<end>", "marker", stray="x y"),
-    LiteralCase(ELEMENTS, f">{_M}<", "{", f"{_M}<", "broken"),
-    LiteralCase(ELEMENTS, f">{_M}<a>x{_M}</", f'{{"a":"x{_M}</', "", ""),
+    LiteralCase(ELEMENTS, f">{_M}<", "{", f"{_M}<", ""),
+    LiteralCase(ELEMENTS, f">{_M}<a>x{_M}</", '{"a":"x', f"{_M}</", ""),
 ]
 
 

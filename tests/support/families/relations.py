@@ -340,7 +340,7 @@ def _nexts(read_as: Family, name: str) -> Iterator[str]:
 def fired_by(name: str) -> frozenset[tuple[str, Trigger]]:
     """Return the edges that texts of a family fire, up to one step beyond each condition of the parser.
 
-    Each text is read at once, and its last step letter by letter; the text that leads to a condition, letter by letter too.
+    Each text is read at once, and its last step letter by letter, or cut; the text that leads to a condition, by letters too.
     """
     fired: set[tuple[str, Trigger]] = set()
 
@@ -358,6 +358,8 @@ def fired_by(name: str) -> frozenset[tuple[str, Trigger]]:
         for step in steps(name):
             play(way + step)
             play(way, *step)
+            for end in {2, len(step) - 1}:
+                play(way + step[:end])
     return frozenset(fired)
 
 

@@ -15,7 +15,17 @@ from interlock.parsers.chunk import ReasoningCounter
 from interlock.parsers.families.family import Family, NameMatch
 from interlock.parsers.families.framing import Effect, Trigger
 from interlock.parsers.families.literals import DICTIONARY, LiteralReader, Notation
-from interlock.parsers.families.parameter_values import ANY, STRING, Schema, Schemas, Types, convert, escape_json, quote_json
+from interlock.parsers.families.parameter_values import (
+    ANY,
+    STRING,
+    Schema,
+    Schemas,
+    Types,
+    convert,
+    escape_json,
+    quote_json,
+    truncate,
+)
 from interlock.parsers.item_writers import (
     Alignment,
     ItemWriter,
@@ -159,8 +169,9 @@ class OpenCall:
 
     def leave(self) -> list[Delta]:
         """Write the rest of a truncated call, including stray text: no item may follow (rule R12)."""
-        literal = [] if self.literal is None else [self.literal.spill(), *self.literal.stray]
-        rest = "".join([*literal, *(self._value or []), self._escape, *self._stray_text])
+        literal = [] if self.literal is None else [self.literal.cut(), *self.literal.stray]
+        value = [] if self._value is None else [truncate("".join(self._value), self._types)]
+        rest = "".join([*literal, *value, *self._stray_text])
         return [*self.writer.write(rest), *self.writer.leave()]
 
 

@@ -15,6 +15,10 @@ A value is free text, which may quote any marker, and models forget or misspell 
 can only follow the value, is tentative too: the text since that marker waits until what follows proves that the value has ended.
 Then the value ends, and what follows it is read between the keys; otherwise all of that text goes back to the value.
 
+If a turn ends in an open call, its arguments lack what may be framing: the beginning of a marker, or a key without its value. In
+a value, such text may be content, but framing is far more likely, and in either case the arguments begin as the model meant them.
+What is certainly content stays: text in a JSON string, and characters that spell out a part of a special token.
+
 `Framing` checks at import that effects fit the open item, that each turn ends with every item closed or left to the driver, and
 that no text is lost.
 """
@@ -113,6 +117,8 @@ class Trigger(StrEnum):
     """Any other text."""
     LONG = "long"
     """More text than may wait."""
+    BEGUN = "begun"
+    """The turn ends inside of a marker that cannot be that of a key; the text is the beginning of that marker."""
     FINISH = "finish"
     """The turn ends because the model stopped."""
     CUT = "cut"
@@ -348,6 +354,8 @@ _CHANNELS: Final = ["content", "reasoning", "aside"]
 _IDLE: Final = ["between", "thinking", "inside"]
 _UNFINISHED: Final = ["body", "stray_text", "json", "torn_string", "literal", "broken_arguments"]
 _VALUES: Final = ["value_start", "value"]
+_WAITING: Final = ["key", "keyed", "member", "value_key", "value_call"]
+_COMPLETE: Final = ["json_complete", "envelope_closed"]
 
 FRAMING: Final = Framing(
     "framing of the families",
@@ -365,7 +373,7 @@ FRAMING: Final = Framing(
         "value_ends": ["value_end", "value_tail"],
         "missing_ends": ["value_key", "value_call", "value_uncall"],
         "arguments": ["json", "torn_string", "literal", "broken_arguments"],
-        "complete": ["json_complete", "envelope_closed"],
+        "complete": _COMPLETE,
         # What these share is not drawn in a frame.
         "recoveries": [
             "rehearsed_call",
@@ -379,9 +387,10 @@ FRAMING: Final = Framing(
         "outside": [*_CHANNELS, *_IDLE],
         "channels": _CHANNELS,
         "idle": _IDLE,
-        "unfinished": [*_UNFINISHED, *_VALUES, "quoted", "encoded"],
-        "calls": [*_UNFINISHED, "json_complete", "envelope_closed"],
-        "open": [*_CHANNELS, *_UNFINISHED, *_VALUES, "quoted", "encoded", "json_complete", "envelope_closed"],
+        "before_framing": [*_UNFINISHED, *_VALUES, "argument", *_COMPLETE],
+        "unfinished": [*_UNFINISHED, *_VALUES, *_WAITING, "quoted", "encoded"],
+        "calls": [*_UNFINISHED, *_COMPLETE],
+        "open": [*_CHANNELS, *_UNFINISHED, *_VALUES, *_WAITING, "value_uncall", "quoted", "encoded", *_COMPLETE],
     },
     edges=(
         # Outside of calls. At rest, no item is open, and white space is framing.
@@ -468,6 +477,10 @@ FRAMING: Final = Framing(
         Edge("calls", _T.INVOKE, "aside_name", (_E.CLOSE, _E.HOLD)),
         Edge("unfinished", _T.FINISH, "between", (_E.LEAVE,)),
         Edge("open", _T.CUT, "between", (_E.LEAVE,)),
+        # The beginning of a marker at the end of the turn is framing in a call, and text elsewhere.
+        Edge("before_framing", _T.BEGUN, "before_framing", (_E.DROP,)),
+        Edge("partial_key", _T.BEGUN, "partial_key", (_E.HOLD,)),
+        Edge("missing_ends", _T.BEGUN, "missing_ends", (_E.HOLD,)),
         # Keys and values, and stray text between them.
         Edge("between_keys", _T.KEY, "key", (_E.HOLD,)),
         Edge("between_keys", _T.ORPHAN, "between_keys", (_E.DROP,)),

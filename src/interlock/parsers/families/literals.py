@@ -33,6 +33,7 @@ from interlock.parsers.families.parameter_values import (
     convert,
     escape_json,
     quote_json,
+    truncate,
 )
 from interlock.parsers.families.patterns import SearchFunction, alternatives
 
@@ -665,6 +666,15 @@ class LiteralReader:
             self._fire(_STRAY)
         return self._take()
 
+    def cut(self) -> str:
+        """Return the beginning of the value in which the turn ends; no other pending text, because it may be framing."""
+        if self._stop or self._state.state.name != "word":
+            return ""
+        types = self._value_schema().types
+        self._begin_value()
+        self._out.append(truncate("".join(self._word), types))
+        return self._take()
+
     def _fire(self, part: LiteralPart) -> None:
         """Fire an edge to the end of the literal."""
         act, _, _ = self._state.moves[part]
@@ -677,10 +687,10 @@ class LiteralReader:
         return out
 
     def _part(self, signs: _Signs, text: str, at: int, *, final: bool) -> tuple[LiteralPart | None, str]:
-        """Return the next part with its text, or None with the marker, which is empty if more text decides what it is."""
+        """Return the next part with its text, or None with the marker, which is empty if a part or marker is incomplete."""
         found = signs.match(text, at)
         assert found is not None  # noqa: S101 - it matches any letter
-        taken, is_last = found.group(), not final and found.end() == len(text)
+        taken, is_last = found.group(), found.end() == len(text)
         match found.lastgroup:
             case "blank":
                 return _BLANK, taken
@@ -688,14 +698,14 @@ class LiteralReader:
                 return self._tag(signs, taken, is_last=is_last)
             case "escape" if not (is_last and _PARTIAL_ESCAPE.fullmatch(taken)):
                 return _ESCAPED, taken
-            case "escape" | "beginning" if is_last:
+            case "escape":
+                return None, ""
+            case "beginning" if not (final and (taken in signs.parts or taken in signs.stops)):
                 return None, ""
             case _:
                 part = signs.parts.get(taken)
                 if part is None and taken not in signs.stops:
                     part = self._run(signs)
-                    if part is not _PLAIN and taken[0].isspace():
-                        part, taken = _BLANK, taken[0]
                 elif part is _QUOTE:
                     part = self._quote(taken)
                 return part, taken

@@ -199,6 +199,14 @@ def convert(text: str, types: Types) -> str:
     return quote_json(text) if other is None else other
 
 
+def truncate(text: str, types: Types) -> str:
+    """Return the beginning of a text as the beginning of JSON: of a string if it can be nothing else, of a word, or unchanged."""
+    bare = text.strip()
+    if types and types <= STRING | {"null"} and not any(word.startswith(bare.lower()) for word in ("null", "none")):
+        return quote_json(text)[:-1]
+    return next((json_text[: len(bare)] for word, json_text in PYTHON_WORDS.items() if word.startswith(bare)), bare)
+
+
 def _null(text: str) -> str | None:
     return "null" if text.lower() in {"null", "none"} else None
 

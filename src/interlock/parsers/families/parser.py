@@ -23,8 +23,8 @@ from interlock.parsers.families.family import MAX_LENGTH, Family, NameMatch, Tur
 from interlock.parsers.families.framing import FRAMING, Effect, Framing, Trigger
 from interlock.parsers.families.literals import LiteralReader, Stop
 from interlock.parsers.families.parameter_values import escape_json
-from interlock.parsers.families.patterns import SearchFunction
-from interlock.parsers.families.state_markers import Reading, StateMarkers, markers_by_state
+from interlock.parsers.families.patterns import SearchFunction, beginning_matcher
+from interlock.parsers.families.state_markers import MarkerRole, Reading, StateMarkers, markers_by_state
 from interlock.parsers.routing import EndReason, finish_reason_of
 
 _LONGEST_NAME: Final = 256
@@ -134,10 +134,10 @@ class FamilyParser(ListReader):
         reason = finish_reason_of(reason)
         effects = self._effects
         self._counter.add(())
-        self._scan(self._partial, final=True)
+        self._scan_rest(self._partial)
         steps = self._end_turn(reason)
         while _AGAIN in steps:
-            self._scan(self._text[self._at :], final=True)
+            self._scan_rest(self._text[self._at :])
             steps = self._end_turn(reason)
         ended = reason
         if reason == "stop" and Effect.LEAVE in steps:
@@ -155,6 +155,36 @@ class FamilyParser(ListReader):
         _, steps = self._state.rows[trigger]
         self._fire(trigger, "")
         return steps
+
+    def _scan_rest(self, text: str) -> None:
+        """Read the rest of a turn. The beginning of a marker at its end, perhaps after a whole one that begins it, is no text."""
+        self._scan(text, final=False)
+        rest = self._partial
+        if rest and (roles := self._roles_begun(rest)):
+            marker = self._markers.longest(rest)
+            if self._markers.marker(marker) is not None:
+                self._scan(marker, final=True)
+                rest = rest[len(marker) :]
+            if rest and self._state.rows[Trigger.BEGUN] != self._state.rows[_OTHER]:
+                self._consume(Trigger.KEY if Trigger.KEY in roles else Trigger.BEGUN, rest)
+                return
+        self._scan(rest, final=True)
+
+    def _roles_begun(self, text: str) -> set[MarkerRole]:
+        """Return the roles of the family's markers that a text begins or is."""
+        return {
+            role
+            for marker, role in self._markers.roles.items()
+            if role in self._family.markers and beginning_matcher(marker)(text) and self._counts(marker, marker)
+        }
+
+    def _counts(self, text: str, marker: str) -> bool:
+        """Return whether the text of a marker counts: as its special token, or spelled out where that is allowed."""
+        return (
+            not self._counter.tokens
+            or (self._settings.forced and marker not in self._markers.only_as_token)
+            or self._effects.specials.confirm(text)
+        )
 
     def _scan(self, text: str, at: int = 0, *, final: bool) -> None:
         """Read text up to an incomplete marker, or at the end of a turn all of it, and prepare for the next chunk."""
@@ -251,12 +281,7 @@ class FamilyParser(ListReader):
                 at = end
             elif undecided and (known is None or known in markers.ambiguous_prefixes):
                 return None, start, start
-            elif known is not None and (
-                not self._settings.special
-                or not self._counter.tokens
-                or (self._settings.forced and known not in markers.only_as_token)
-                or self._effects.specials.confirm(marker)
-            ):
+            elif known is not None and (not self._settings.special or self._counts(marker, known)):
                 return known, start, start + len(marker)
             else:
                 at = start + 1

@@ -71,6 +71,12 @@ def beginning(text: str) -> str:
 
 
 @cache
+def beginning_matcher(text: str) -> Callable[[str], object]:
+    """Return a function whose result is true for the beginnings of a text, which may contain wildcards, and for all of it."""
+    return re.compile("|".join(alternatives([text]))).fullmatch
+
+
+@cache
 def matcher(texts: tuple[str, ...]) -> Callable[[str], object]:
     """Return a function whose result is true for texts that match one of these, which may contain wildcards."""
     return re.compile("|".join(map(_pattern_of, texts))).fullmatch
