@@ -272,7 +272,7 @@ def judge_own_delta(state: TrackedItem, _event: type[StreamEvent], body: Body) -
 
 def judge_own_done(state: TrackedItem, event: type[StreamEvent], body: Body) -> Iterator[Finding]:
     """Compare the item's full text, and its name, with earlier events."""
-    stable = {} if state.opening is None else state.opening.stable
+    stable = (state.opening or ItemOpening()).stable
     name = stable.get("name")
     if "name" in stable and body.get("name", name) != name:
         yield Finding("R7", f"the item was added with name {quote(name)} and now has the name {quote(body['name'])}")
