@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import Counter
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import httpx
 import pytest
@@ -147,6 +148,67 @@ def test_parallel_calls_are_one_turn_although_each_stands_with_its_output(mock, 
     mock.when("Hi").calls("get_weather").calls("get_weather").then.calls("get_weather").then.calls("get_weather").then.says("18")
     assert [len(calls) for calls in call_tools(mock, api, one_by_one)] == [2, 1, 1, 0]
     assert [(each.turn, each.steps) for each in mock.requests] == [(1, [1]), (2, [2]), (3, [3]), (4, [4])]
+
+
+PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
+
+
+AND = {"role": "user", "content": "And?"}
+
+
+@pytest.mark.parametrize(
+    ("api", "answered", "then"),
+    [
+        *((api, *case) for api in PATHS for case in [(1, []), (1, [AND]), (0, [AND])]),
+        *((api, 0, []) for api in ("responses", "chat")),  # Messages refuses a conversation that the model ends
+    ],
+)
+def test_a_call_without_an_output_is_a_problem_when_the_model_is_asked_again(server, api, answered, then) -> None:
+    calls = ["call_1", "call_2"]
+    written = [*map(partial(written_call, api), calls), *map(partial(written_output, api), calls[:answered])]
+    mock = Mock(server=server).__enter__()
+    mock.when("Hi").calls("get_weather").calls("get_weather").then.says("18")
+    mock.when("And").says("18")
+    url, key = f"{mock.url}{PATHS[api]}", "input" if api == "responses" else "messages"
+    for _ in range(2):
+        body = {"model": "m", "max_tokens": 99, key: [USER, *written, *then]}
+        assert httpx.post(url, json=body).status_code == 200
+    problems = mock.verdict["problems"]
+    with pytest.raises(AssertionError, match="has no output"):
+        mock.__exit__(None)
+    assert problems == [f"{PATHS[api]}: {call} (get_weather) has no output" for call in calls[answered:]]
+
+
+def test_an_output_is_missing_after_a_stored_response(server) -> None:
+    mock = Mock(server=server).__enter__()
+    mock.when("Hi").calls("get_weather").calls("get_weather").then.says("18")
+    first = ask(mock).json()
+    ids = [item["call_id"] for item in first["output"]]
+    ask(mock, [written_output("responses", ids[0])], previous_response_id=first["id"])
+    problems = mock.verdict["problems"]
+    mock.requests.clear()
+    mock.__exit__(None)
+    assert problems == [f"/v1/responses: {ids[1]} (get_weather) has no output"]
+
+
+def test_calls_that_need_no_output_are_no_problem(mock) -> None:
+    mock.when("Write the summary").says("Warm.")
+    mock.when("Hi").calls("get_weather")
+    mock.when("And").says("18").then.says("19")
+    call = written_call("responses", "call_1")
+    hosted = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+    searched = {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {}, "status": "completed"}
+    outputs = [
+        ask(mock),
+        ask(mock, [USER, {**call, "async": True}, AND]),
+        ask(mock, [USER, {**call, "status": "incomplete"}, AND]),
+        ask(mock, [USER, hosted, searched, AND]),
+        ask(mock, [USER, call, written_output("responses", "call_1"), AND]),
+        httpx.post(f"{mock.base_url}/responses/compact", json={"model": "m", "input": [USER, AND, call]}),
+        httpx.post(f"{mock.base_url}/responses/input_tokens", json={"model": "m", "input": [USER, call]}),
+    ]
+    assert [(each.status_code, each.json().get("error")) for each in outputs] == [(200, None)] * 7
+    assert mock.verdict["problems"] == []
 
 
 def test_the_last_message_that_matches_a_rule_selects_the_step(mock) -> None:
@@ -645,7 +707,7 @@ def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) 
     assert ask(mock, "weather").status_code == 200
     assert ask(mock, "other").status_code == 400
     shown = httpx.get(url).json()
-    facts = {"path": "/v1/responses", "model": "m", "tools": [], "turn": 1, "stream": None, "errors": []}
+    facts = {"path": "/v1/responses", "model": "m", "tools": [], "turn": 1, "stream": None, "errors": [], "unanswered": []}
     first, second = shown["requests"]
     assert first.pop("headers")["content-type"] == "application/json"
     assert first == {

@@ -289,10 +289,10 @@ class Mock:
         return verdict_of(self.rules, self.requests)
 
     def verify(self) -> None:
-        """Assert that every request had an answer, and that every stream was legal, unless its scenario spoils it.
+        """Assert that requests had answers, calls had outputs, and streams were legal, unless their scenario spoils them.
 
         Raises:
-            AssertionError: A request had no answer, or a stream was not legal; the message lists all of them.
+            AssertionError: The verdict has problems; the message lists all of them.
         """
         verdict = self.verdict
         problems = verdict["problems"]

@@ -34,7 +34,7 @@ from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolRe
 from interlock.serving.engines.script_errors import explain
 from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
 from interlock.serving.requests.create import ResponseRequest, read_request
-from interlock.serving.requests.input_items import JsonItem, text_of, waits_for_client
+from interlock.serving.requests.input_items import SUMMARIZE, JsonItem, text_of, waits_for_client
 from interlock.serving.requests.tool_offer import HOSTED_CALLS, HOSTED_TOOLS, find_hosted, route_hosted
 from interlock.testing.streams import describe_finding
 
@@ -420,6 +420,20 @@ def _texts(items: Sequence[JsonItem], turns: Mapping[object, object]) -> list[st
     return texts
 
 
+def _unanswered(items: Sequence[JsonItem]) -> list[str]:
+    """Return the calls without an output, with their tools. Calls of async tools have one, and one that was cut needs none."""
+    answered = {item.get("call_id") for item in items if is_client_output(item)}
+    return [
+        f"{item['call_id']} ({item.get('name') or item['type']})"
+        for item in items
+        if item.get("call_id")
+        and item["call_id"] not in answered
+        and item.get("status") != "incomplete"
+        and not is_client_output(item)
+        and waits_for_client(item)
+    ]
+
+
 # The engine.
 
 SCRIPTED: Final = "interlock-script"
@@ -466,6 +480,8 @@ class ScriptedRequest:
     """Why it had no answer."""
     unoffered: Sequence[str] = ()
     """The tools that the script has called, and that the request does not offer."""
+    unanswered: Sequence[str] = ()
+    """The calls in its conversation that have no output, such as `call_1 (get_weather)`."""
     is_spoiled: bool = False
     """Whether its scenario has broken the stream."""
     read: Mapping[str, object] | None = field(default=None, repr=False)
@@ -507,7 +523,7 @@ class ScriptedRequest:
         }
 
 
-LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "steps", "problem", "unoffered")
+LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "steps", "problem", "unoffered", "unanswered")
 """The fields of a request that `/interlock/requests` lists as they are."""
 
 
@@ -650,13 +666,15 @@ class ScriptedEngine(Engine):
 def verdict_of(rules: Sequence[ScriptRule], requests: Iterable[ScriptedRequest]) -> dict[str, list[str]]:
     """Return the verdict on the requests of a test: three lists, all of which are empty if everything went by the script.
 
-    `problems` are why requests had no answer, and where streams are not legal that no scenario has spoiled; `unoffered` the
-    tools that the script called and the request did not offer; and `unused` the steps that no request has taken.
+    `problems` are why requests had no answer, which calls have no output although the model was asked again, and where streams
+    are not legal that no scenario has spoiled; `unoffered` the tools that the script called and the request did not offer; and
+    `unused` the steps that no request has taken.
     """
     requests = [*requests]
     taken = {(each.rule, number) for each in requests for number in each.steps}
     return {
         "problems": [each.problem for each in requests if each.problem]
+        + [*dict.fromkeys(f"{each.path}: {call} has no output" for each in requests for call in each.unanswered)]
         + [
             f"the stream of {each.path} is not legal:{describe_finding(finding)}"
             for each in requests
@@ -761,6 +779,8 @@ class ScriptedGeneration(Generation):
         except EngineError as error:
             self._asked.problem = str(error)
             raise
+        if not turn.index and not self._is_for_server:
+            self._asked.unanswered = _unanswered(turn.items)
         if step.fails is not None:
             raise EngineError(step.fails.message)
         if isinstance(step, RecordedStep):
@@ -769,6 +789,11 @@ class ScriptedGeneration(Generation):
             outputs = await write_step(step, self.progress.rules[self._index].format, await self.count(turn))
         async for output in play(limit_tokens(outputs, turn.budget), self.engine.rate, step.waits, step.between):
             yield output
+
+    @property
+    def _is_for_server(self) -> bool:
+        """Whether the request is for a summary or a cache, and no agent reads the answer: calls may wait meanwhile."""
+        return self.request.prewarms or any(text_of(item.get("content")) == SUMMARIZE for item in self.request.input[-1:])
 
     def log(self, response: Mapping[str, object]) -> None:
         self.progress.note_calls(map(members, elements(response["output"])))

@@ -172,7 +172,9 @@ def waits_for_client(item: JsonItem) -> bool:
 
     A call of an async tool does not. The server has answered a tool search without a `call_id` itself.
     """
-    return bool(ITEM_TYPES[str(item["type"])].answer) and bool(item.get("call_id", item["id"])) and item.get("async") is not True
+    return (
+        bool(ITEM_TYPES[str(item["type"])].answer) and bool(item.get("call_id", item.get("id"))) and item.get("async") is not True
+    )
 
 
 def text_of(content: object) -> str:
