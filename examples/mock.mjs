@@ -12,12 +12,12 @@ import { spawn } from "node:child_process";
  *   fails?: Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
  * @typedef {{ when?: string | When, family?: string, per?: "conversation" | "server", steps: Step[] }} Rule
  * @typedef {{ path: string, headers: Record<string, string>, body: any, model: string, text: string, tools: string[], turn: number,
- *   rule: string | null, steps: number[], problem: string, unoffered: string[], stream: string | null, errors: object[] }} ReceivedRequest
+ *   rule: string | null, steps: number[], problem: string, unoffered: string[], unanswered: string[], stream: string | null, errors: object[] }} ReceivedRequest
  * @typedef {{ problems: string[], unoffered: string[], unused: string[] }} Verdict
  */
 
 /**
- * Start the server on a free port. `stop` ends it, and so does the end of this process, which it does not keep alive.
+ * Start the server on a free port. `stop` ends it, and so does the end of this process (but not SIGKILL), which it does not keep alive.
  * @returns {Promise<{ url: string, stop: () => void }>}
  */
 export async function startMock(command = process.env["INTERLOCK"] ?? "interlock") {
@@ -59,7 +59,11 @@ export async function startMock(command = process.env["INTERLOCK"] ?? "interlock
 export async function mockModel(url, test, rules) {
   const own = `${url}/${encodeURIComponent(test)}-${crypto.randomUUID()}`; // a name that no other test has
   const headers = { "content-type": "application/json" };
-  const put = await fetch(`${own}/interlock/script`, { method: "PUT", headers, body: JSON.stringify({ rules }) });
+  const body = JSON.stringify({ rules }, (_, value) => {
+    if (value instanceof RegExp) throw new TypeError(`write { pattern: "…" } in place of ${value}`); // JSON has {} for it
+    return value;
+  });
+  const put = await fetch(`${own}/interlock/script`, { method: "PUT", headers, body });
   if (!put.ok) throw new Error((await put.json()).error.message);
   /** @returns {Promise<{ requests: ReceivedRequest[], verdict: Verdict }>} */
   const received = async () => (await fetch(`${own}/interlock/requests`)).json();

@@ -90,7 +90,7 @@ rows. *Raises* counts the turns in which the stream helper of the `openai` packa
 [clients.md](conformance/clients.md) names no client that breaks on one of these, because it is about other faults.
 `benchmarks/turns/faults.py` sorts them. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull requests
 were read in November 2026: they describe the fault or a part of it, or mend it; where there is none, none was found. A stream is
-what vLLM sent: `interlock check FILE` judges it, and `interlock view FILE` shows it.
+what vLLM sent: `interlock check FILE` judges it, and `interlock view FILE` shows it. For a fault of R19 alone, the file is legal.
 """
 
 NEXT: Final = """\

@@ -218,6 +218,8 @@ it("starts a mock for all files", async () => {
   assert.deepEqual(await verdict(), { problems: [], unoffered: [], unused: ["rule 1, step 1 (text 'Hi')"] });
   const message = "The script is invalid: rule 1: it has no steps";
   await assert.rejects(mockModel(provided.mock, "a", [{ steps: [] }]), { message });
+  const pattern = 'write { pattern: "…" } in place of /Hi/'; // whose JSON, {}, would match every request
+  await assert.rejects(mockModel(provided.mock, "a", [{ when: /Hi/, steps: [] }]), { message: pattern });
   stop();
 });
 
