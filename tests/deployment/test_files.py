@@ -184,7 +184,8 @@ def test_the_guide_starts_and_restarts_the_gateways_that_its_proxy_knows_by_a_ho
     }
     assert re.findall(r"^ +.*(?:resolve|Host).*", proxy, flags=re.MULTILINE) == ["            proxy_set_header Host $host;"]
     file = tomllib.loads((tmp_path / "interlock" / "gateway.toml").read_text())
-    assert file["serve"]["allowed_host"] == ["api.example.com", "127.0.0.1"]
+    assert file["serve"]["allowed_host"] == ["api.example.com", "127.0.0.1", "localhost"]
+    assert "api_key_file" not in file["serve"], "the unit names the file"
     assert file["upstream"][0]["url"] == "http://127.0.0.1:8001"
 
 
