@@ -92,6 +92,8 @@ def test_both_judges_refuse_the_same_mutants_of_mutants(part):
 def spoiled(chance, bodies):
     """Take a field of an item, other than its id and type, out of its `added` or `done` event, or give it a wrong type."""
     items = [(place, name) for place, body in enumerate(bodies) for name in body.get("item", {}) if name not in {"id", "type"}]
+    if not items:  # the response ended before its first item
+        return bodies
     place, name = chance.choice(items)
     value, body = chance.choice(({}, {name: [[0]]})), bodies[place]
     item = {field: one for field, one in body["item"].items() if field != name}
@@ -112,7 +114,7 @@ def test_both_judges_find_the_same_faults_beside_a_wrong_field_of_an_item(part):
     for seed in seeds(part):
         chance = Seeded(seed)
         what, bodies = mutated(chance, stream(chance, min_items=1))
-        if verdicts(bodies)[1].isdisjoint({"R14"}) and any(body.get("item") for body in bodies):
+        if verdicts(bodies)[1].isdisjoint({"R14"}):
             by_acceptor, by_oracle = (rules - {"R14"} for rules in verdicts(spoiled(chance, bodies)))
             assert bool(by_acceptor) == bool(by_oracle), (seed, what, by_acceptor, by_oracle)
             assert not by_acceptor or by_acceptor & by_oracle, (seed, what, by_acceptor, by_oracle)
