@@ -150,7 +150,7 @@ WEATHER = {"type": "mcp", "server_label": "weather", "require_approval": "never"
 UMBRELLA = {"name": "umbrella", "description": "Opens an umbrella.", "parameters": EXAMPLE["CITY"]}
 
 
-def asked(path, text, **fields):
+def ask(path, text, **fields):
     """Return what the example answers without and with streaming, if the stream is legal."""
     asking = {"input": text} if path == "responses" else {"messages": [{"role": "user", "content": text}]}
     body = {"model": "forecaster", **asking, **fields}
@@ -165,7 +165,7 @@ def asked(path, text, **fields):
 
 
 def test_the_example_engine_reasons_and_calls_a_function_of_the_server() -> None:
-    answer = asked("responses", "A forecast for Rome", tools=[WEATHER])
+    answer = ask("responses", "A forecast for Rome", tools=[WEATHER])
     assert [item["type"] for item in answer["output"]] == ["mcp_list_tools", "reasoning", "mcp_call", "reasoning", "message"]
     assert answer["output"][2]["output"] == answer["output"][4]["content"][0]["text"] == "It rains in Rome."
     assert answer["usage"]["output_tokens_details"] == {"reasoning_tokens": 8}
@@ -174,51 +174,51 @@ def test_the_example_engine_reasons_and_calls_a_function_of_the_server() -> None
 @pytest.mark.parametrize("stop", ["up", "</think>", "\n\n", "city", "</tool_call>"])
 def test_a_stop_string_outside_of_the_answer_does_not_end_a_turn_of_the_example(stop) -> None:
     tool = {"type": "function", "function": UMBRELLA}
-    (choice,) = asked("chat/completions", "An umbrella for Rome", tools=[tool], stop=[stop])["choices"]
+    (choice,) = ask("chat/completions", "An umbrella for Rome", tools=[tool], stop=[stop])["choices"]
     assert choice["message"]["tool_calls"][0]["function"] == {"name": "umbrella", "arguments": '{"city": "Rome"}'}
     assert choice["finish_reason"] == "tool_calls"
 
 
 def test_a_stop_string_ends_an_answer_of_the_example() -> None:
-    (choice,) = asked("chat/completions", "It rains. END of it", stop=["\n\n", "END"])["choices"]
+    (choice,) = ask("chat/completions", "It rains. END of it", stop=["\n\n", "END"])["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("It rains. ", "stop")
 
 
 def test_the_model_of_the_example_reads_why_a_function_failed() -> None:
-    answer = asked("responses", "A forecast for Paris", tools=[WEATHER], reasoning={"effort": "none"})
+    answer = ask("responses", "A forecast for Paris", tools=[WEATHER], reasoning={"effort": "none"})
     _, call, message = answer["output"]
     assert call["error"]["content"][0]["text"] == "There is no forecast for Paris."
     assert message["content"][0]["text"] == "There is no forecast for Paris."
 
 
 def test_the_functions_of_the_example_run_for_chat_completions_and_messages() -> None:
-    (choice,) = asked("chat/completions", "A forecast for Rome", tools=[WEATHER])["choices"]
+    (choice,) = ask("chat/completions", "A forecast for Rome", tools=[WEATHER])["choices"]
     assert (choice["finish_reason"], choice["message"]["content"]) == ("stop", "It rains in Rome.")
     servers = [{"type": "url", "name": "weather", "url": "https://unused.example"}]
     tools = [{"type": "mcp_toolset", "mcp_server_name": "weather"}]
-    answer = asked("messages", "A forecast for Rome", max_tokens=32, mcp_servers=servers, tools=tools)
+    answer = ask("messages", "A forecast for Rome", max_tokens=32, mcp_servers=servers, tools=tools)
     kinds = ["thinking", "mcp_tool_use", "mcp_tool_result", "thinking", "text"]
     assert (answer["stop_reason"], [block["type"] for block in answer["content"]]) == ("end_turn", kinds)
 
 
 def test_a_function_of_the_client_ends_the_response_of_the_example() -> None:
-    (choice,) = asked("chat/completions", "An umbrella in Rome", tools=[{"type": "function", "function": UMBRELLA}])["choices"]
+    (choice,) = ask("chat/completions", "An umbrella in Rome", tools=[{"type": "function", "function": UMBRELLA}])["choices"]
     (call,) = choice["message"]["tool_calls"]
     assert (choice["finish_reason"], call["function"]) == ("tool_calls", {"name": "umbrella", "arguments": '{"city": "Rome"}'})
 
 
 def test_the_example_ends_at_stop_strings_and_at_the_limit() -> None:
-    answer = asked("messages", "one two END three", max_tokens=32, stop_sequences=["two END"])
+    answer = ask("messages", "one two END three", max_tokens=32, stop_sequences=["two END"])
     assert (answer["stop_reason"], answer["stop_sequence"], answer["content"][-1]["text"]) == ("stop_sequence", "two END", "one ")
-    answer = asked("messages", "one two END three", max_tokens=6)
+    answer = ask("messages", "one two END three", max_tokens=6)
     assert (answer["stop_reason"], answer["content"][-1]["text"]) == ("max_tokens", "one two ")
     assert answer["usage"]["output_tokens"] == 6
 
 
 def test_the_example_fails_after_the_text_so_far() -> None:
-    answer = asked("responses", "one two fail", reasoning={"effort": "none"})
+    answer = ask("responses", "one two fail", reasoning={"effort": "none"})
     (message,) = answer["output"]
     assert (answer["status"], answer["error"]["message"]) == ("failed", "The model was asked to fail.")
     assert (message["status"], message["content"][0]["text"]) == ("incomplete", "one two ")
     for path, fields in (("chat/completions", {}), ("messages", {"max_tokens": 32})):
-        assert asked(path, "one two fail", **fields)["error"]["message"] == "The model was asked to fail."
+        assert ask(path, "one two fail", **fields)["error"]["message"] == "The model was asked to fail."

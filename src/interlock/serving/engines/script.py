@@ -400,7 +400,7 @@ def _texts(items: Sequence[JsonItem], turns: Mapping[object, object]) -> list[st
     The calls of a turn in `turns` belong together, although a client may write each with its output.
     """
     texts: list[str | None] = [None]
-    begun: set[object] = set()
+    seen: set[object] = set()
     part: Literal["input", "hosted", "output"] = "input"
     for item in items:
         if is_from_user(item):
@@ -409,10 +409,10 @@ def _texts(items: Sequence[JsonItem], turns: Mapping[object, object]) -> list[st
             part = "input"
         elif is_client_output(item):
             part = "input"
-        elif (turn := turns.get(item.get("call_id"))) is not None and turn in begun:
+        elif (turn := turns.get(item.get("call_id"))) is not None and turn in seen:
             continue
         elif item.get("type") != "message" or item.get("role") == "assistant":
-            begun.add(turn)
+            seen.add(turn)
             now: Literal["hosted", "output"] = "hosted" if item.get("type") in HOSTED_CALLS else "output"
             if part == "input" or (part, now) == ("hosted", "output"):
                 texts.append(None)
