@@ -48,13 +48,15 @@ export function StreamView({ page, stream, version }: { page: Page; stream: Stre
   const [timed, setTimed] = useState<boolean | null>(null);
   const [help, setHelp] = useState(false);
   const [notice, setNotice] = useState("");
-  const [pane, setPane] = useState("events");
+  const [chosen, setPane] = useState("");
   const [whole, setWhole] = useState(false);
   const [framing, setFraming] = useState(false);
   const { theme, dark, turn } = useTheme();
   const target = useRef(linkedEvent());
   const rows = useMemo(() => new Rows(stream, filter, open), [stream, filter, open]);
   if (!rows.done) rows.grow();
+  // A phone shows one pane: the one that the reader chose, or else the machine, which has the findings, if the stream is illegal.
+  const pane = chosen || (stream.counts.error ? "machine" : "events");
   const byTime = timed ?? stream.timed;
   const pace = speed >= 0 ? speed : stream.timed ? 1 : 4;
 
@@ -70,21 +72,16 @@ export function StreamView({ page, stream, version }: { page: Page; stream: Stre
   usePlaying(stream, cursor, playing, SPEEDS[pace] ?? SPEEDS[4]!, go, () => setPlaying(false));
 
   // A link to an event is followed when the event has arrived. Without a link the page opens at the first finding, unless the
-  // reader has moved the cursor. A phone shows one pane: the machine, which has the findings, if the stream is illegal. The address then
-  // follows the cursor, with a delay.
+  // reader has moved the cursor. The address then follows the cursor, with a delay.
   const opening = useRef(target.current < 0);
   useEffect(() => {
-    const openAt = (event: number): void => {
-      go(event);
-      if (stream.counts.error) setPane("machine");
-    };
     if (target.current >= 0 && target.current < stream.length) {
-      openAt(target.current);
+      go(target.current);
       target.current = -1;
     }
     if (opening.current && stream.flagged.length) {
       opening.current = false;
-      if (at.current === 0) openAt(Math.min(...stream.flagged));
+      if (at.current === 0) go(Math.min(...stream.flagged));
     }
   }, [version]);
   useEffect(() => {
