@@ -60,6 +60,8 @@ def open_page(browser):
         page.on("request", lambda request: requests.append(request.url))
         page.goto(address)
         page.locator("#app > *").first.wait_for()
+        if address.startswith("file:"):  # a page draws while it reads its stream, so a busy machine shows parts of it
+            page.locator(".pill", has_text="streaming …").wait_for(state="detached")
         page.requests = requests
         return page
 
