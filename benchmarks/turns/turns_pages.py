@@ -155,6 +155,8 @@ class Played:
         first: The first error, or without one the first deviation, as a sentence; empty without findings.
         failed: Whether the stream ended with an error.
         symptoms: The symptoms of faults, each with its number; only of Responses.
+        raised: The exception with which the server ended the stream, and its message; empty without one.
+        at: The line of vLLM that raised it, or called what raised it: `vllm/envs.py:12`.
     """
 
     group: str
@@ -168,6 +170,8 @@ class Played:
     first: str = ""
     failed: bool = False
     symptoms: Sequence[tuple[str, int]] = ()
+    raised: str = ""
+    at: str = ""
 
     @property
     def findings(self) -> Counter[str]:
@@ -194,9 +198,9 @@ class Run:
     lines: Mapping[str, int]
 
 
-def file_name(turn: str) -> str:
-    """Return the name of the file with the stream of a turn."""
-    return f"{'-'.join(re.findall('[a-z0-9_]+', turn.lower()))}.sse"
+def file_name(turn: str, ending: str = "sse") -> str:
+    """Return the name of the file with the stream of a turn, or with another ending, `json`, of the one with its whole answer."""
+    return f"{'-'.join(re.findall('[a-z0-9_]+', turn.lower()))}.{ending}"
 
 
 def read_results(text: str) -> tuple[Run, dict[str, dict[ApiName, dict[str, Played]]]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shutil
 import sys
 from collections import Counter
@@ -21,13 +22,15 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import distribution, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 from attrs import asdict, evolve
 
 from interlock.dialects import ApiName
+from interlock.events.json import members, parse
 from interlock.events.rulebook import Finding
+from interlock.judges.whole import compare_whole
 from interlock.testing.conformance.player import CaseEnd, Player
 
 ROOT: Final = Path(__file__).parents[2]
@@ -35,7 +38,7 @@ sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm
 
 import apis  # noqa: E402 - it is found by the line above
 from faults import FAULTS, symptoms  # noqa: E402 - likewise
-from playing import TIMEOUT, events, without_chance  # noqa: E402 - likewise
+from playing import TIMEOUT, events  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
@@ -56,21 +59,21 @@ PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
 WHOLE: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
 """The rule for the answer in one piece."""
-OUTCOME: Final = ("output", "status", "incomplete_details")
 AT_ONCE: Final = 4
 """How many turns a server plays at once."""
 
 
 def play(server: Server, turn: Turn, group: str, api: ApiName = "responses", folder: Path | None = None) -> Played:
-    """Play one turn through an API, and write its stream to a folder."""
+    """Play one turn through an API, and write its stream and its whole answer to a folder."""
     request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
     try:
-        reply, judged = Player(server.url, api, server.setup.model, {}, TIMEOUT).ask(request)
+        reply, judged = Player(server.url, api, server.setup.model, {"turn": f"{api} {turn.name}"}, TIMEOUT).ask(request)
     except CaseEnd:
         return Played(group, turn.is_ordinary, refused=True)
+    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
     if folder is not None:
         (folder / file_name(turn.name)).write_bytes(reply.data)
-    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
+        (folder / file_name(turn.name, "json")).write_bytes(answer.content)
     errors, deviations = Counter[str](), Counter[str]()
     sentences: list[str] = []
     for finding, times in judged.findings.items():
@@ -81,12 +84,8 @@ def play(server: Server, turn: Turn, group: str, api: ApiName = "responses", fol
     ended = bool(bodies) and bodies[-1].get("type") in TERMINAL if api == "responses" else bool(reason)
     if api != "responses":
         difference = "" if apis.is_same(api, (output, reason), answer.json()) else "the whole answer is another one"
-    elif not ended:
-        difference = "the stream has no response to compare with the whole answer"
-    elif answer.status_code != httpx.codes.OK:
-        difference = f"the whole answer is an error, {answer.status_code}"
     else:
-        difference = next(_differences(*(_outcome(each) for each in (bodies[-1]["response"], answer.json()))), "")
+        difference = compare_whole(bodies[-1].get("response") if ended else None, members(parse(answer.content)))
     if difference:
         sentences.insert(errors.total(), f"{WHOLE[api]}: {difference}")
         errors[WHOLE[api]] += 1
@@ -110,44 +109,9 @@ def sentence(finding: Finding) -> str:
     return f"{finding.rule}: {f'`{event}`: ' if event else ''}{finding.message}"
 
 
-def _outcome(response: Mapping[str, Any]) -> Mapping[str, object]:
-    return without_chance({name: response[name] for name in OUTCOME})
-
-
-def _differences(streamed: object, whole: object, place: str = "") -> Iterator[str]:
-    """Yield where two responses have another outcome; null agrees with all, and arguments are compared as JSON."""
-    match streamed, whole:
-        case (None, _) | (_, None):
-            return
-        case dict(), dict():
-            for name in {**streamed, **whole}:
-                yield from _differences(streamed.get(name), whole.get(name), f"{place}.{name}".lstrip("."))
-        case list(), list() if len(streamed) == len(whole):
-            for number, both in enumerate(zip(streamed, whole, strict=True)):
-                yield from _differences(*both, f"{place}[{number}]")
-        case str(), str() if place.endswith("arguments") and _json(streamed) == _json(whole):
-            return
-        case _:
-            if streamed != whole:
-                yield f"`{place}` is {_shown(streamed)}, but {_shown(whole)} in the whole answer"
-
-
-def _shown(value: object) -> str:
-    """Return a value as code; of a list of objects, only their types."""
-    if isinstance(value, list):
-        value = [each.get("type") if isinstance(each, dict) else each for each in value]
-    return apis.shown(value)
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def measure(setup: Setup, turns: Sequence[Turn], group: str) -> Iterator[tuple[str, ApiName, str, Played]]:
     """Play turns on a server without the plugin and on one with it; yield the side, the API and the name with each result."""
+    setup = evolve(setup, flags=(*setup.flags, "--middleware", "middlewares.ExceptionLog"))
     servers = {
         "vllm": Server(evolve(setup, plugin=False)),
         "interlock": Server(evolve(setup, environment={**setup.environment, **ALL_APIS})),
@@ -161,8 +125,16 @@ def measure(setup: Setup, turns: Sequence[Turn], group: str) -> Iterator[tuple[s
             for api in apis.PATHS:
                 folder = STREAMS / side / api
                 folder.mkdir(parents=True, exist_ok=True)
-                results = pool.map(partial(play, server, group=group, api=api, folder=folder), turns)
-                yield from ((side, api, turn.name, result) for turn, result in zip(turns, results, strict=True))
+                results = list(pool.map(partial(play, server, group=group, api=api, folder=folder), turns))
+                raised = exceptions(server.process.log)
+                for turn, result in zip(turns, results, strict=True):
+                    yield side, api, turn.name, evolve(result, **raised.get(f"{api} {turn.name}", {}))
+
+
+def exceptions(log: str) -> Mapping[str, Mapping[str, str]]:
+    """Return what `middlewares.ExceptionLog` wrote to a log, by turn."""
+    found = map(json.loads, re.findall(r'\{"turn": .*\}$', log, re.MULTILINE))
+    return {each.pop("turn"): each for each in found}
 
 
 def results(run: Run, sides: Mapping[str, Mapping[ApiName, Mapping[str, Played]]]) -> Iterator[str]:
@@ -192,7 +164,8 @@ def main() -> None:
                 print(side, api, name, played, flush=True)
             RESULTS.write_text("\n".join(results(run, sides)) + "\n", encoding="utf-8")
     for name in SAMPLES:
-        shutil.copy(STREAMS / "vllm" / "responses" / file_name(name), CORPUS)
+        for ending in ("sse", "json"):
+            shutil.copy(STREAMS / "vllm" / "responses" / file_name(name, ending), CORPUS)
     write_pages()
 
 

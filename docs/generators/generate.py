@@ -303,7 +303,7 @@ def _rules() -> Iterator[str]:
         yield ""
         yield rule.says
         yield ""
-        yield f"*If broken:* {rule.breaks}" if rule.breaks else "*Not judged:* one stream alone cannot show it."
+        yield f"*If broken:* {rule.breaks}" if rule.breaks else "One stream alone cannot show it."
         if deviations := [each for each in DEVIATIONS.values() if each.rule == rule.number]:
             yield ""
             yield from _deviations(deviations)

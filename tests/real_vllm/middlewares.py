@@ -1,18 +1,24 @@
-"""Middlewares for vLLM's server that change the output of its engine, loaded by `--middleware middlewares.FailingEngine`.
+"""Middlewares for vLLM's server, loaded by `--middleware middlewares.FailingEngine`.
 
-Each replaces the engine client's `generate` when the first request arrives. Everything else, also the engine, is real.
+All but `ExceptionLog` change the output of the engine: each replaces the engine client's `generate` when the first request
+arrives. Everything else, also the engine, is real.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator, Callable
+import sys
+import traceback
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, ClassVar, Final
 
 TOKENS: Final = 8
 """The tokens before a fault, unless the output comes in a single step."""
+LONGEST: Final = 120
+"""The most characters of an exception and its message in the log."""
 REASONS: Final = ("error", "abort")
 """The faults that end a request with this finish reason."""
 
@@ -108,3 +114,46 @@ class ScriptedTurns(_Middleware):
     """
 
     replace = staticmethod(_scripted)
+
+
+class ExceptionLog:
+    """Writes the exception that ends a request to the log, as a JSON object in a line.
+
+    `turn` is the request's header of this name; `raised` is the exception with its message; and `at` is the line of vLLM that
+    raised it, or that called what raised it.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            cause = _cause(error)
+            raised = shorten(f"{type(cause).__name__}: {cause}", LONGEST, placeholder=" …")
+            turn = dict(scope["headers"]).get(b"turn", b"").decode()
+            sys.stderr.write(json.dumps({"turn": turn, "raised": raised, "at": next(_lines_of_vllm(cause), "")}) + "\n")
+            raise
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the exception behind groups of tasks and behind Starlette's own."""
+    while True:
+        match error:
+            case BaseExceptionGroup(exceptions=(first, *_)):
+                error = first
+            case RuntimeError(__cause__=BaseException() as cause) if "response already started" in str(error):
+                error = cause
+            case _:
+                return error
+
+
+def _lines_of_vllm(error: BaseException) -> Iterator[str]:
+    """Yield the lines of vLLM in a traceback, the innermost first."""
+    import vllm  # noqa: PLC0415 - a test of the others needs none
+
+    root = Path(vllm.__file__).parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).is_relative_to(root):
+            yield f"{Path(frame.filename).relative_to(root.parent)}:{frame.lineno}"

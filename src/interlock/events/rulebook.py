@@ -141,6 +141,7 @@ R18 | empties | content
 
 R19 | one truth | content
 | A response that is not streamed equals the response that the terminal event of its stream would contain.
+  `interlock check --whole` compares the two.
 
 R20 | families | content
 | Some models write calls and reasoning as text between markers. The items and the markers together contain exactly what the

@@ -7,6 +7,7 @@ Another judge, `interlock.verify.oracle`, is written from the rules alone and re
     stream_items  the items of a stream: their indices and ids, their places in their lifecycles, and their texts
     automaton     the possible states of a machine, inferred from events
     contents      the contents of events, compared with their types and with earlier events
+    whole         the last response of a stream, compared with the answer that is not streamed
     digests       readers and digests of JSON values, and deltas compared with the full text
     messages      judges streams of Messages
     chat          judges streams of Chat Completions

@@ -56,13 +56,19 @@ def _first(apis: Iterable[ApiName | None]) -> ApiName | None:
 class AnyJudge:
     """Validates the bytes of a stream of any API, which the first event shows unless `api` names it.
 
-    `dialect`, `permissive` and `first` are for the Responses API; see `Judge`.
+    `dialect`, `permissive`, `first` and `whole` are for the Responses API; see `Judge`.
     """
 
     def __init__(
-        self, *, api: ApiName | None = None, dialect: DialectName = "openai", permissive: bool = False, first: int = 0
+        self,
+        *,
+        api: ApiName | None = None,
+        dialect: DialectName = "openai",
+        permissive: bool = False,
+        first: int = 0,
+        whole: Body | None = None,
     ) -> None:
-        self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first)
+        self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
         self._beginning = StreamDecoder()

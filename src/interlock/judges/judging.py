@@ -28,6 +28,7 @@ from interlock.fsm.table import Table
 from interlock.judges.acceptor import Acceptor
 from interlock.judges.automaton import Automaton, NamedEdge, Transition
 from interlock.judges.digests import quote
+from interlock.judges.whole import compare_whole
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -207,13 +208,19 @@ class Judge:
         dialect: The dialect of the stream.
         permissive: Whether the model may write two items at once.
         first: The number of the first event of a resumed stream; 0 for a full stream.
+        whole: The answer to the same request that is not streamed, which must be the last response of the stream (R19); None
+            without one.
     """
 
-    def __init__(self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0) -> None:
+    def __init__(
+        self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0, whole: Body | None = None
+    ) -> None:
         self._decoder = StreamDecoder()
         self._acceptor = Acceptor(dialect=dialect, permissive=permissive, first_sequence_number=first)
         self._tally = Tally()
         self._dialect = dialect
+        self._whole = whole
+        self._last_response: Body | None = None
         self._status: str | None = None
         self._has_done_marker = False
         self._over_http = False
@@ -267,6 +274,8 @@ class Judge:
         if not self._has_done_marker and self._framed:
             deviation = "" if self._dialect == OPEN_RESPONSES.name else "no-done-marker"
             self._report("R3", "the stream has no end marker [DONE]", deviation=deviation)
+        if self._whole is not None and (difference := compare_whole(self._last_response, self._whole)):
+            self._report("R19", difference)
         return Verdict(
             events=self._acceptor.events,
             items=self._acceptor.kinds,
@@ -319,6 +328,7 @@ class Judge:
             if is_object(response):
                 status = response.get("status")
                 self._status = status if isinstance(status, str) else quote(status)
+                self._last_response = response
         return body
 
     def _report(self, rule: str, problem: str, received: str = "", *, deviation: str = "") -> None:
@@ -327,14 +337,19 @@ class Judge:
 
 
 def judge(
-    chunks: bytes | Iterable[bytes], *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0
+    chunks: bytes | Iterable[bytes],
+    *,
+    dialect: DialectName = "openai",
+    permissive: bool = False,
+    first: int = 0,
+    whole: Body | None = None,
 ) -> Verdict:
-    """Validate a whole stream, full or resumed, in chunks of any size; the settings are those of `Judge`.
+    """Validate a complete stream, full or resumed, in chunks of any size; the settings are those of `Judge`.
 
     Raises:
         TypeError: A chunk is not of bytes.
     """
-    judging = Judge(dialect=dialect, permissive=permissive, first=first)
+    judging = Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
     for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
         judging.feed(chunk)
     return judging.end()

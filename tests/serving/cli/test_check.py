@@ -125,6 +125,42 @@ def word(result):
     return json.loads(result.stdout)["verdict"]
 
 
+def test_the_last_response_is_compared_with_a_whole_answer(tmp_path) -> None:
+    whole = tmp_path / "whole.json"
+    last = json.loads(STREAM.partition(b"event: response.completed\ndata: ")[2].partition(b"\n")[0])["response"]
+    whole.write_text(json.dumps(last))
+    assert run(LEGAL, "--whole", whole, "--strict").exit_code == 0
+    whole.write_text(json.dumps({**last, "output": []}))
+    result = run(LEGAL, "--whole", whole)
+    assert (result.exit_code, result.stdout.splitlines()) == (
+        1,
+        [
+            f"illegal: {LEGAL}: 1 error in 11 events, 1 item, completed",
+            "",
+            "Errors: wrong content",
+            '  R19  `output` is `["message"]`, but `[]` in the whole answer',
+            "       at the end",
+        ],
+    )
+    assert run(LEGAL, "--whole", whole, "--ignore", "R19").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("sources", "answer", "message"),
+    [
+        ([LEGAL, LEGAL], "{}", "it is compared with one stream, not 2"),
+        ([LEGAL], "[]", "whole.json is not a JSON object"),
+        ([LEGAL], None, "whole.json: No such file or directory"),
+        ([LEGAL, "--api", "chat"], "{}", "--whole compares only streams of the Responses API"),
+    ],
+)
+def test_a_whole_answer_that_cannot_be_compared_is_an_error(sources, answer, message, tmp_path) -> None:
+    if answer is not None:
+        (tmp_path / "whole.json").write_text(answer)
+    result = run(*sources, "--whole", tmp_path / "whole.json")
+    assert (result.exit_code, message in result.stderr) == (2, True)
+
+
 def test_a_rule_or_a_deviation_can_be_ignored() -> None:
     path = CORPUS / "broken" / "R3-no-done-marker.sse"
     assert run(path, "--strict", "--ignore", "r2, no-done-marker").exit_code == 0

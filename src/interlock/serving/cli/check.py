@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
 import click
@@ -16,10 +17,11 @@ from attrs import field, frozen
 
 from interlock.dialects import APIS, ApiName
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
-from interlock.events.json import clean, dumps
+from interlock.events.json import clean, dumps, is_object, parse
 from interlock.events.shapes import counted
 from interlock.events.sse import BOM
 from interlock.serving.cli.options import (
+    FILE,
     UNUSABLE,
     SourceError,
     UrlOptions,
@@ -109,6 +111,12 @@ class CheckedSource:
     metavar="N",
     help="The stream was resumed: its first event has number N.",
 )
+@click.option(
+    "--whole",
+    type=FILE,
+    metavar="FILE",
+    help="Compare the last response with the answer in this JSON file, which the same request got without streaming (R19).",
+)
 @click.option("--strict", is_flag=True, help="Also fail on deviations and on what is not judged.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Ignore a rule (R7) or a deviation (foreign-id); can be repeated.")
 @click.option(
@@ -127,6 +135,7 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
     dialect: DialectName,
     permissive: bool,
     first: int,
+    whole: Path | None,
     strict: bool,
     ignore: tuple[str, ...],
     form: ReportFormat,
@@ -153,11 +162,14 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         raise click.BadParameter(f"a request is posted to a URL, and {files[0]} is not one", param_hint="--body")
     ignored = {_rule_or_deviation(name.strip(), "--ignore") for option in ignore for name in option.split(",")}
     request = UrlRequest.from_options(url)
+    answer = None if whole is None else _read_whole(whole, names)
 
     def judge(name: str) -> CheckedSource:
-        judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first)
+        judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first, whole=answer)
         error = _read(judge, name, request, DIALECTS[dialect])
         verdict = judge.end()
+        if answer is not None and judge.api != "responses":
+            error = error or "--whole compares only streams of the Responses API"
         if error or not verdict.readable:
             return CheckedSource(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
         findings = {
@@ -260,6 +272,18 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
     except RecordingError as error:
         return f"line {error.line}: {error.message}"
     return "it is empty" if is_empty else ""
+
+
+def _read_whole(file: Path, names: Sequence[str]) -> Mapping[str, object]:
+    if len(names) > 1:
+        raise click.BadParameter(f"it is compared with one stream, not {len(names)}", param_hint="--whole")
+    try:
+        answer = parse(file.read_bytes())
+    except OSError as error:
+        raise click.BadParameter(f"{file}: {error.strerror}", param_hint="--whole") from error
+    if not is_object(answer):
+        raise click.BadParameter(f"{file} is not a JSON object", param_hint="--whole")
+    return answer
 
 
 def _rule_or_deviation(name: str, option: str) -> str:
@@ -391,7 +415,7 @@ def explanation(name: str, width: int) -> Iterator[str]:
     yield click.style(f"{rule.number} {rule.name}", bold=True)
     yield from textwrap.wrap(rule.says.replace("`", ""), width)
     yield ""
-    why = f"If broken: {rule.breaks}" if rule.breaks else "One stream cannot show this, so it is not judged."
+    why = f"If broken: {rule.breaks}" if rule.breaks else "One stream alone cannot show this."
     yield from textwrap.wrap(why.replace("`", ""), width)
     deviations = [each for each in DEVIATIONS.values() if each.rule == name]
     if deviations:
