@@ -30,6 +30,8 @@ _STYLE: Final = (
     "[fill^='#'],[stroke^='#'],[style]{filter:brightness(1.5)}}"
 )
 """The style, on dark pages with brighter inks."""
+_LOGARITHMIC: Final = "logarithmic scale"
+"""What stands at a logarithmic axis, because its distances are ratios."""
 
 
 @frozen
@@ -79,12 +81,13 @@ def lines(title: str, across: str, series: Mapping[str, Mapping[int, float]], *,
         return left + place / max(places[-1], 1) * (right - left)
 
     def drawn() -> Iterator[str]:
+        yield _text(20, top - 12, _LOGARITHMIC, "start", "m")
         for tick in scale.ticks:
             yield _line(left, scale.at(tick), right, scale.at(tick))
             yield _text(left - 8, scale.at(tick) + 4, f"{tick:,g}", "end", "m")
         for place in places:
             yield _text(x(place), bottom + 20, f"{place:,}", "middle", "m")
-        yield _text((left + right) / 2, bottom + 44, across, "middle")
+        yield _text((left + right) / 2, bottom + 44, f"{across} ({_LOGARITHMIC})" if wide else across, "middle")
         labelled = 0.0
         for name, line in sorted(series.items(), key=lambda drawn: -drawn[1][max(drawn[1])]):
             points = " ".join(f"{x(place):.1f},{scale.at(value):.1f}" for place, value in sorted(line.items()))
@@ -110,6 +113,7 @@ def bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
     bottom = top + sum(len(row) * bar + gap for row in rows.values())
 
     def drawn() -> Iterator[str]:
+        yield _text(left - 20, bottom + 18, _LOGARITHMIC, "end", "m")
         for tick in scale.ticks:
             yield _line(scale.at(tick), top - 8, scale.at(tick), bottom)
             yield _text(scale.at(tick), bottom + 18, f"{tick:,g}", "middle", "m")

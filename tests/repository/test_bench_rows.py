@@ -112,6 +112,19 @@ def test_a_question_is_answered_by_a_picture_and_a_sentence(name) -> None:
     assert QUESTIONS[name]([]) is None
 
 
+def test_every_picture_says_that_its_axis_is_logarithmic() -> None:
+    drawn = {name: answer(QUESTION_ROWS).picture for name, answer in QUESTIONS.items()}
+    kept = {file.stem: file.read_text("utf-8") for file in (DOCS / "evidence" / "performance").glob("*.svg")}
+    said = {name: re.findall(r">([^<]*logarithmic scale[^<]*)<", picture) for name, picture in drawn.items()}
+    assert said == {
+        "vllm": ["logarithmic scale", "streams (logarithmic scale)"],
+        "alone": ["logarithmic scale", "streams (logarithmic scale)"],
+        "first": ["logarithmic scale", "streams that are open (logarithmic scale)"],
+        **dict.fromkeys(("file", "reasoning", "memory", "events", "dialects"), ["logarithmic scale"]),
+    }
+    assert {name: re.findall(r">([^<]*logarithmic scale[^<]*)<", picture) for name, picture in kept.items()} == said
+
+
 def test_the_sentences_of_the_answers_have_the_figures_of_the_rows() -> None:
     sentences = {name: answer(QUESTION_ROWS).sentence for name, answer in QUESTIONS.items()}
     assert "One core would carry 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
