@@ -35,14 +35,14 @@ def find_api(body: Body) -> ApiName | None:
     for judge in DIALECT_JUDGES.values():
         if judge.recognizes(body):
             return judge.api
-    return "responses" if body.get("type") or body.get("object") == "response" else None
+    return "responses" if "type" in body or body.get("object") == "response" else None
 
 
 def _api_of(message: SseMessage) -> ApiName | None:
     """Return the API of a message; if its data cannot be read, by the name of its event."""
     body = read_body(message)
     if body is not None:
-        return find_api(body)
+        return find_api(body) or ("responses" if message.event.startswith("response.") else None)
     if message.event == "message":  # the default of an event without a name
         return None
     api = find_api({"type": message.event})
@@ -71,6 +71,8 @@ class AnyJudge:
         self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
+        self._shown = api
+        """The API that an event has shown."""
         self._beginning = StreamDecoder()
         """Decodes the beginning, which shows the API."""
         self._unread = b""
@@ -92,6 +94,11 @@ class AnyJudge:
                 return None
             case _:
                 return "responses"
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether an event has the shape or the name of one of an API, or the API was given."""
+        return self._shown is not None
 
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, which may be split anywhere."""
@@ -119,18 +126,20 @@ class AnyJudge:
     def _read(self, chunk: bytes) -> Judge | DialectJudge | None:
         """Return the judge of the stream, if its beginning shows the API."""
         self._unread += chunk
-        api = self.api or _first(map(_api_of, self._beginning.feed(chunk)))
+        self._shown = self._shown or _first(map(_api_of, self._beginning.feed(chunk)))
+        api = self.api or self._shown
         if api is None and len(self._unread) > UNDECIDED:
             api = "responses"
         return None if api is None else self._choose(api)
 
     def _find_at_end(self) -> ApiName:
         """Return the API of a stream that ends; it may be a whole answer, or a list of events."""
+        self._shown = self._shown or _first(map(_api_of, self._beginning.end()))
         if self.api is not None:
             return self.api
         value = parse(self._unread)
         bodies = [members(each) for each in elements(value) or [value]]
-        return _first([*map(_api_of, self._beginning.end()), *map(find_api, bodies)]) or "responses"
+        return self._shown or _first(map(find_api, bodies)) or "responses"
 
     def _choose(self, api: ApiName) -> Judge | DialectJudge:
         """Return the judge of the stream, after creating the judge of an API if there is none yet."""

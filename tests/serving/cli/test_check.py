@@ -284,11 +284,37 @@ def test_an_empty_file_is_unreadable(tmp_path) -> None:
     assert (result.exit_code, [each["error"] for each in sources(result)]) == (2, ["it is empty"])
 
 
+NO_STREAM = "this is not a stream: it has no event of Responses, Messages or Chat Completions"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        json.dumps({"name": "viewer", "type": "module", "scripts": {"build": "node"}}, indent=2).encode(),
+        json.dumps({"packages": ["a" * 80] * 1000}, indent=2).encode(),
+        b'{"name": "a"}\n{"name": "b"}\n',
+        b"data: hello\n\n",
+        b"# A page\n\nevent: a party\n\n",
+    ],
+)
+def test_a_file_without_events_of_an_api_is_not_a_stream(data) -> None:
+    result = run("-", stdin=data)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"interlock: standard input: {NO_STREAM}\n")
+
+
+@pytest.mark.parametrize(
+    "data", [b"data: [DONE]\n\n", b'event: response.created\ndata: {"a": 1}\n\n', b'event: message_stop\ndata: {"a']
+)
+def test_a_stream_is_judged_if_any_event_or_its_end_shows_that_it_is_one(data) -> None:
+    assert run("-", stdin=data).exit_code == 1
+    assert run("-", "--api", "responses", stdin=b"data: hello\n\n").exit_code == 1
+
+
 def test_the_json_output_says_that_a_source_is_unreadable() -> None:
     result = run("-", "--json", stdin=b"\x00\xff")
     assert (result.exit_code, sources(result)) == (
         2,
-        [{"source": "standard input", "verdict": "unreadable", "error": "neither server-sent events nor JSON lines"}],
+        [{"source": "standard input", "verdict": "unreadable", "error": NO_STREAM}],
     )
 
 

@@ -145,7 +145,8 @@ def test_check_lists_a_missing_end_marker() -> None:
 
 def test_check_reports_that_a_file_is_not_a_stream() -> None:
     result = run("check", "-", stdin=b"\x00\xff")
-    assert (result.exit_code, result.stderr) == (2, "interlock: standard input: neither server-sent events nor JSON lines\n")
+    message = "this is not a stream: it has no event of Responses, Messages or Chat Completions"
+    assert (result.exit_code, result.stderr) == (2, f"interlock: standard input: {message}\n")
 
 
 WEATHER = {

@@ -57,6 +57,7 @@ _FINDING: Final = (
 _SHOWN: Final = 200
 """The most bytes of a server's error that are shown."""
 _MARGIN: Final = " " * 7
+_NO_STREAM: Final = "this is not a stream: it has no event of Responses, Messages or Chat Completions"
 _WHOLE: Final = re.compile(rb'\s*\{[^{}]*(?:"object"\s*:\s*"(?:response|chat\.completion)"|"type"\s*:\s*"message")')
 _ERROR: Final = re.compile(rb'\s*\{(?:\s*"type"\s*:\s*"error"\s*,)?\s*"error"\s*:\s*\{')
 
@@ -168,10 +169,12 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first, whole=answer)
         error = _read(judge, name, request, DIALECTS[dialect])
         verdict = judge.end()
+        if not error and not judge.is_stream and not verdict.has_done_marker:
+            error = _NO_STREAM
         if answer is not None and judge.api != "responses":
             error = error or "--whole compares only streams of the Responses API"
-        if error or not verdict.readable:
-            return CheckedSource(display_name(name), None, error=error or "neither server-sent events nor JSON lines")
+        if error:
+            return CheckedSource(display_name(name), None, error=error)
         findings = {
             finding: times for finding, times in verdict.findings.items() if ignored.isdisjoint((finding.rule, finding.deviation))
         }
