@@ -120,7 +120,7 @@ def test_every_picture_says_that_its_axis_is_logarithmic() -> None:
         "vllm": ["logarithmic scale", "streams (logarithmic scale)"],
         "alone": ["logarithmic scale", "streams (logarithmic scale)"],
         "first": ["logarithmic scale", "streams that are open (logarithmic scale)"],
-        **dict.fromkeys(("file", "reasoning", "memory", "events", "dialects"), ["logarithmic scale"]),
+        **{name: ["logarithmic scale"] for name in ("file", "reasoning", "memory", "events", "dialects")},
     }
     assert {name: re.findall(r">([^<]*logarithmic scale[^<]*)<", picture) for name, picture in kept.items()} == said
 

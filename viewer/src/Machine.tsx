@@ -49,7 +49,7 @@ export function Machine({ picture, step, path, visited, several, prefix }: Props
       class="machine"
       viewBox={`0 ${picture.up} ${picture.width} ${picture.height}`}
       role="img"
-      aria-label={`The machine of ${picture.name}${step?.states.length ? `, in ${step.states.join(" or ")}` : ""}`}
+      aria-label={`The machine of ${picture.name}${step?.state ? `, in ${step.state}` : ""}`}
     >
       <defs>
         {["normal", "cut", "fail", "rail", "fired", "path"].map((one) => (

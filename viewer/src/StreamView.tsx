@@ -273,7 +273,7 @@ export function StreamView({ page, stream, version }: { page: Page; stream: Stre
             <h2>
               {framingStep ? "framing of harmony" : (picture?.name ?? lane.title)}
               {!framingStep && lane.name && step?.machine !== stream.machine && <span class="quiet"> {lane.name}</span>}
-              {step && step.states.length > 0 && <span class={`at${step.states.length > 1 ? " possible" : ""}`}>{step.states.join(" or ")}</span>}
+              {step?.state && <span class={`at${step.states.length > 1 ? " possible" : ""}`}>{step.state}</span>}
             </h2>
             <div class="views">
               {stream.framing && (

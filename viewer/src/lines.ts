@@ -66,6 +66,8 @@ export interface Step {
   fired: Fired[];
   states: string[];
   possible: string[];
+  /** The states in words, as in a finding. */
+  state: string;
 }
 
 export interface Finding {

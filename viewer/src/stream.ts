@@ -187,8 +187,8 @@ export class Stream {
     const path: [string, string, string][] = [];
     for (let at = 0; at < lane.events.upTo(event); at++) path.push(...(this.origins.get(lane.events.at(at))?.framing ?? []));
     const now = this.origins.get(event)?.framing ?? [];
-    const last = path[path.length - 1];
-    return { step: { machine: "harmony", fired: now.map(([source, trigger, dest]) => [source, trigger, dest, true, []]), states: last ? [last[2]] : [], possible: [] }, path };
+    const state = path[path.length - 1]?.[2] ?? "";
+    return { step: { machine: "harmony", fired: now.map(([source, trigger, dest]) => [source, trigger, dest, true, []]), states: state ? [state] : [], possible: [], state }, path };
   }
 
   /** Correct the step of an event, and of the events after it in its lane with the same step. */

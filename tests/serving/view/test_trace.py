@@ -447,6 +447,29 @@ def test_an_event_out_of_place_fires_nothing() -> None:
     assert fired == [()]
 
 
+def test_an_illegal_event_is_shown_in_the_states_that_its_finding_names() -> None:
+    illegal = {
+        (path.stem, finding.state): explain(one.transition)
+        for path in sorted((CORPUS / "broken").glob("R[18]-*.sse"))
+        for one in judged_messages(path)
+        for finding in one.findings
+        if one.transition and finding.expected and finding.severity == "error" and not explain(one.transition).fired
+    }
+    assert [(*found, step.state, step.states) for found, step in illegal.items()] == [
+        ("R1-no-created", "absent", "absent", ("absent",)),
+        ("R1-opening-late", "in_progress", "in_progress", ("in_progress",)),
+        ("R1-opening-twice", "in_progress", "in_progress", ("in_progress",)),
+        ("R1-queued-after-in-progress", "in_progress", "in_progress", ("in_progress",)),
+        ("R8-part-not-added", "added", "added", ("added",)),
+        ("R8-part-not-done", "leaving output_text", "leaving output_text", ("output_text",)),
+        ("R8-text-not-done", "output_text", "output_text", ("output_text",)),
+        ("R8-two-parts-at-once", "output_text", "output_text", ("output_text",)),
+        ("R8-two-parts-at-once", "in_progress", "in_progress", ("in_progress",)),
+    ]
+    (step,) = [explain(one.transition) for one in judged_messages(CORPUS / "broken" / "R11-never-searched.sse") if one.findings]
+    assert (step.state, step.states, step.possible) == ("in_progress or ready", ("in_progress", "ready"), ())
+
+
 def test_an_event_without_a_lifecycle_has_no_step() -> None:
     messages = [*Judge().follow(b'event: error\ndata: {"type": "error"}\n\nevent: x\ndata: nonsense\n\ndata: [DONE]\n\n')]
     assert [(one.message.event, one.body, one.transition) for one in messages] == [
@@ -460,7 +483,7 @@ def test_narrowing_keeps_the_edges_that_no_later_step_contradicts() -> None:
     one, other = FiredEdge("a", "x", "b"), FiredEdge("a", "y", "c")
     later = FiredEdge("b", "z", "d")
     steps = [Step("m", 0, (one, other), ("b", "c")), Step("m", 0, (later,), ("d",)), Step("m", 0), Step("m", 0, (one,), ("b",))]
-    assert narrow_steps(steps) == [Step("m", 0, (one,), ("b",)), *steps[1:]]
+    assert narrow_steps(steps) == [Step("m", 0, (one,), ("b",), state="b"), *steps[1:]]
     steps = narrow_steps([Step("m", 0, (later,)), Step("m", 0, (FiredEdge("b", "x", "e"), FiredEdge("d", "y", "e")))])
     assert steps[1].fired == (FiredEdge("d", "y", "e"),)
     assert narrow_steps([Step("m", 0, (one,)), Step("m", 0, (FiredEdge("q", "z", "d"),))])[0].fired == (one,)

@@ -116,7 +116,7 @@ class Trace:
 
     def _number(self, step: Step) -> tuple[int, Line | None]:
         """Return the number of a step, and its line if it is new."""
-        key = (step.machine, step.fired, step.states, step.possible)
+        key = (step.machine, step.fired, step.states, step.possible, step.state)
         if key in self._numbers:
             return self._numbers[key], None
         number = self._numbers[key] = len(self._numbers)
@@ -124,7 +124,7 @@ class Trace:
         return number, (
             "step",
             number,
-            {"machine": step.machine, "fired": fired, "states": step.states, "possible": step.possible},
+            {"machine": step.machine, "fired": fired, "states": step.states, "possible": step.possible, "state": step.state},
         )
 
     def _moved(self, lane: int, step: Step) -> tuple[int, Line | None]:
@@ -191,10 +191,11 @@ class FiredEdge:
 
 @frozen
 class Step:
-    """The effect of an event on a machine: the edges that may have emitted it, none if it was not legal, and the states after it.
+    """The effect of an event on a machine: the edges that may have emitted it, and the states after it.
 
-    The machine is a lifecycle or a transducer; it has no name for an item of unknown kind. It may be in the `states` or leaving
-    them, or in the `possible` states, to which edges lead that need no event. `index` is the `output_index` of an item.
+    If no edge may have emitted it, the states are those before it, in which it was not allowed, as in a finding. The machine is a
+    lifecycle or a transducer; it has no name for an item of unknown kind. It may be in the `states` or leaving them, or in the
+    `possible` states, to which edges lead that need no event. `state` names the `states`, and `index` is the `output_index`.
     """
 
     machine: str
@@ -202,6 +203,7 @@ class Step:
     fired: tuple[FiredEdge, ...] = ()
     states: tuple[str, ...] = ()
     possible: tuple[str, ...] = ()
+    state: str = ""
 
     def narrow(self, keep: Callable[[FiredEdge], bool]) -> Step:
         """Return the step with only the edges that `keep` accepts; unchanged if it accepts none."""
@@ -209,7 +211,8 @@ class Step:
         if not fired or fired == self.fired:
             return self
         at = dict.fromkeys(edge.source if edge.due else edge.dest for edge in fired)
-        return evolve(self, fired=fired, states=tuple(at), possible=tuple(name for name in self.possible if name not in at))
+        possible = tuple(name for name in self.possible if name not in at)
+        return evolve(self, fired=fired, states=tuple(at), possible=possible, state=" or ".join(at))
 
 
 def explain(transition: Transition) -> Step:
@@ -225,10 +228,15 @@ def explain(transition: Transition) -> Step:
 
 @cache  # for each automaton, there are a few dozen transitions
 def _explain(automaton: Automaton, before: AutomatonNode, event: str, after: AutomatonNode) -> Step:
+    fired = tuple(_fire(automaton, before, event))
+    if not fired:
+        positions = automaton.in_order(before.positions)
+        at = dict.fromkeys(one.state for one in positions if not one.due or not before.states)
+        return Step(automaton.name, None, states=tuple(at), state=before.state)
     certain = [one for one in automaton.in_order(after.positions) if _is_certain(automaton, one, after.positions)]
-    at = tuple(dict.fromkeys(position.state for position in certain))
+    at = dict.fromkeys(position.state for position in certain)
     possible = tuple(name for name in automaton.edges if name in after.states and name not in at)
-    return Step(automaton.name, None, tuple(_fire(automaton, before, event)), at, possible)
+    return Step(automaton.name, None, fired, tuple(at), possible, " or ".join(at))
 
 
 def _is_certain(automaton: Automaton, position: TablePosition, positions: Iterable[TablePosition]) -> bool:
