@@ -621,6 +621,7 @@ def test_a_request_after_the_end_of_its_test_is_refused(server) -> None:
         (lambda rule: rule.returns("a"), "write the call"),
         (lambda rule: rule.writes("a"), "needs a family"),
         (lambda rule: rule.fails(500).stops(), "exclude each other"),
+        (lambda rule: rule.says("a").fails(500), "fails and says exclude each other"),
         (lambda rule: rule.breaks("R99"), "R99"),
     ],
 )

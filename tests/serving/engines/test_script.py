@@ -109,13 +109,17 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({"steps": [{"writes": "<tool_call>"}]}, "rule 1: writes needs a family, whose format it is in"),
         (
             {"steps": [{"writes": "a", "says": "b"}], "family": "hermes"},
-            "rule 1, step 1: writes is the whole output, without thinks, says and calls",
+            "rule 1, step 1: writes and says exclude each other: writes is the whole output",
         ),
         (
             {"steps": [], "family": "esperanto"},
             "rule 1: unknown family 'esperanto'; choose one of gpt_oss, harmony, ",
         ),
         ({"steps": [], "when": {"pattern": "("}}, "rule 1, when: pattern: missing ), unterminated subpattern at position 0"),
+        (
+            {"steps": [], "when": {"pattern": r"in (?<city>\w+)"}},
+            "rule 1, when: pattern: unknown extension ?<c at position 4; write (?P<city>…) for JavaScript's (?<city>…)",
+        ),
         ({"steps": []}, "rule 1: it has no steps"),
         ({"steps": [{"says": "a"}, {}]}, "rule 1, step 2: it does nothing"),
         ({"steps": [{"disconnects": False}]}, "rule 1, step 1: it does nothing"),
@@ -128,6 +132,35 @@ def test_an_invalid_script_is_refused_with_the_place_and_the_allowed_values(tmp_
     with pytest.raises(ScriptError) as failure:
         read_rules(path)
     assert str(failure.value)[: len(message)] == message
+
+
+SENT = {
+    "thinks": "a",
+    "says": [],
+    "calls": [{"name": "f"}],
+    "writes": "a",
+    "between": 1,
+    "ends": "length",
+}
+
+
+@pytest.mark.parametrize("field", SENT)
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ({"fails": {"status": 500}}, "fails"),
+        ({"disconnects": True}, "disconnects before the first event"),
+        ({"stops": 0}, "stops before the first event"),
+    ],
+)
+def test_a_fault_in_place_of_an_answer_excludes_each_field_of_one(tmp_path, fault, name, field) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(
+        json.dumps({"rules": [{"family": "hermes", "steps": [{"waits": 1, **fault}, {**fault, field: SENT[field]}]}]})
+    )
+    with pytest.raises(ScriptError) as failure:
+        read_rules(path)
+    assert str(failure.value) == f"rule 1, step 2: {name} and {field} exclude each other: the client receives no answer"
 
 
 @pytest.mark.parametrize(

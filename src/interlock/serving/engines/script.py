@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -55,8 +56,20 @@ V = TypeVar("V", bound=Struct)
 HARMONY_NAMES: Final = ("gpt_oss", "harmony")
 """The family whose models write harmony, and the name of the format."""
 
+ITEMS: Final = ("thinks", "says", "calls")
+ANSWER: Final = (*ITEMS, "writes", "between", "ends")
+"""The fields of a step's answer."""
 FAULTS: Final = ("fails", "disconnects", "stops", "breaks")
-"""The fields of a step that spoil its answer; a step has at most one of them."""
+"""The fields of a step that spoil its answer."""
+UNSENT: Final = ("fails", "disconnects before the first event", "stops before the first event")
+EXCLUSIVE: Final = (
+    (FAULTS, FAULTS, "a step has one fault"),
+    (("writes",), ITEMS, "writes is the whole output"),
+    (UNSENT, ANSWER, "the client receives no answer"),
+)
+"""Which fields of a step exclude which others, and why."""
+_NAMED_GROUP: Final = re.compile(r"\?(<\w+>)")
+"""Matches what begins a named group in JavaScript."""
 
 
 def family_format(name: str) -> Literal["harmony"] | Tagged:
@@ -96,7 +109,9 @@ class When(_Fields, frozen=True):
         try:
             re.compile(self.pattern or "")
         except re.error as error:
-            raise ValueError(f"pattern: {error}") from None
+            group = _NAMED_GROUP.match(str(self.pattern), error.pos or 0)
+            hint = "" if group is None else f"; write (?P{group[1]}…) for JavaScript's (?{group[1]}…)"
+            raise ValueError(f"pattern: {error}{hint}") from None
 
     def covers(self, other: When) -> bool:
         """Return whether each request that meets other conditions meets these, too."""
@@ -164,24 +179,22 @@ class ScriptStep(_Fields, frozen=True):
         for name in ("disconnects", "stops"):
             if isinstance(value := getattr(self, name), bool):
                 msgspec.structs.force_setattr(self, name, 0 if value else None)
-        faults = [name for name in FAULTS if getattr(self, name) is not None]
-        if len(faults) > 1:
-            raise ValueError(f"{faults[0]} and {faults[1]} exclude each other: a step has one fault")
-        if self.writes is not None and self.has_items:
-            raise ValueError("writes is the whole output, without thinks, says and calls")
+        absent = {"calls": [], "between": 0.0, "ends": "stop"}
+        given = {name for name in (*ANSWER, *FAULTS) if getattr(self, name) != absent.get(name)}
+        given |= {f"{name} before the first event" for name in ("disconnects", "stops") if getattr(self, name) == 0}
+        for ones, others, reason in EXCLUSIVE:
+            for one, other in product(ones, others):
+                if one != other and given.issuperset((one, other)):
+                    raise ValueError(f"{one} and {other} exclude each other: {reason}")
         if self.breaks is not None:
             from interlock.testing.streams import RULES  # noqa: PLC0415 - few scripts break streams
 
             if self.breaks not in RULES:
                 raise ValueError(f"breaks: {self.breaks!r} is not one of {', '.join(RULES)}")
         needs_answer = self.breaks is not None or (self.stops or self.disconnects or 0) > 0
-        if needs_answer and self.writes is None and not self.has_items:
-            raise ValueError(f"{faults[0]} belongs to a step with an answer, such as says")
-
-    @property
-    def has_items(self) -> bool:
-        """Whether the step has reasoning, a message or calls, instead of raw output."""
-        return (self.thinks, self.says, self.calls) != (None, None, [])
+        if needs_answer and given.isdisjoint((*ITEMS, "writes")):
+            [fault] = given.intersection(FAULTS)
+            raise ValueError(f"{fault} belongs to a step with an answer, such as says")
 
     @property
     def has_answer(self) -> bool:
