@@ -15,6 +15,7 @@ import pytest
 from live.sockets import socket_client
 from msgspec.structs import replace
 from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from interlock.events.json import dumps
@@ -662,6 +663,47 @@ def test_a_request_that_the_server_refuses_is_a_problem(server) -> None:
         f"/v1/responses: status 400: {HOT}",
         f"/v1/messages: status 400: {empty}",
         "/v1/chat/completions: status 400: Missing required parameter: 'messages'.",
+    ]
+
+
+def test_a_request_to_a_path_that_the_mock_does_not_serve_is_a_problem(server) -> None:
+    def use(mock):
+        for method, path in asked[:-1]:
+            assert httpx.request(method, f"{mock.url}{path}", json={"model": "m"}).status_code == 404
+        with pytest.raises(InvalidStatus, match="404"):
+            connect(f"{mock.url.replace('http', 'ws', 1)}/responses")
+        probed = httpx.head(f"{mock.url}/api/hello"), httpx.get(f"{mock.url}/v1/responses/resp_none")  # no problems
+        assert [each.status_code for each in probed] == [404, 404]
+        return [(each.path, each.body, each.turn) for each in mock.requests]
+
+    asked = [("POST", "/responses"), ("POST", "/chat/completions"), ("GET", "/models"), ("WEBSOCKET", "/responses")]
+    requests, failure = used_until_failure(server, use)
+    assert requests == [(path, b"", 0) for _, path in asked]
+    assert [problem.partition(" This server serves ")[0] for problem in failure.splitlines()] == [
+        f"{path}: status 404: Invalid URL ({method} {path}). Advice: add /v1 to the base URL of the client."
+        for method, path in asked
+    ]
+
+
+def test_a_request_that_lacks_v1_is_a_problem_of_its_test() -> None:
+    def ask(path):
+        return httpx.post(f"{url}{path}", json=ASKED["responses"]).status_code
+
+    with ServerThread(build(Settings(), ScriptedEngine([ScriptRule(steps=[ScriptStep(says="Hi")])]))) as url:
+        httpx.put(f"{url}/a%2Fb/interlock/script", json={"rules": []})
+        statuses = [ask("/a%2Fb/responses"), ask("/a%2Fb/"), ask("/other/responses"), ask("/v1/responses")]
+        listed = [httpx.get(f"{url}{name}/interlock/requests").json()["requests"] for name in ("/a%2Fb", "/other", "")]
+    assert statuses == [404, 404, 404, 200]
+    assert [[(each["path"], each["body"], each["problem"].partition(".")[0]) for each in test] for test in listed] == [
+        [
+            ("/responses", "", "/responses: status 404: Invalid URL (POST /responses)"),
+            ("/", "", "/: status 404: Invalid URL (POST /)"),
+        ],
+        [],
+        [
+            ("/other/responses", "", "/other/responses: status 404: Invalid URL (POST /other/responses)"),
+            ("/v1/responses", ASKED["responses"], ""),
+        ],
     ]
 
 

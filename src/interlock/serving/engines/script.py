@@ -470,7 +470,7 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 
 @define(eq=False, kw_only=True)
 class ScriptedRequest:
-    """A request that a script has received: a POST, or one over a WebSocket.
+    """A request that a script has received: a POST, one over a WebSocket, or one that no route serves.
 
     `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
     """
@@ -665,6 +665,10 @@ class ScriptedEngine(Engine):
         if len(self._tests) > _TESTS:
             del self._tests[next(iter(self._tests))]  # the least recent
         return progress
+
+    def knows(self, test: str) -> bool:
+        """Return whether a request, or a script, has come for a test."""
+        return test in self._tests
 
     def restart(self, test: str = "", rules: Sequence[ScriptRule] | None = None) -> None:
         """Forget the requests of a test, and begin at the first steps again, of its rules or of new ones."""

@@ -66,13 +66,18 @@ class ScriptFaults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
-            named = OF_A_TEST.fullmatch(encoded_path(scope))
-            scope = scope if named is None else at_path(scope, named[2])
-            test = "" if named is None else unquote(named[1])
-            connection = RecordedConnection(self.engine, scope, receive, send, test=test)
-            scope = {**scope, CONNECTION: connection}
+            test, path = self._named(encoded_path(scope))
+            scope = at_path(scope, path)
+            connection = scope[CONNECTION] = RecordedConnection(self.engine, scope, receive, send, test=test)
             receive, send = connection.receive, FaultyConnection(scope, connection.receive, connection.send).send
         await self.app(scope, receive, send)
+
+    def _named(self, path: str) -> tuple[str, str]:
+        """Return the name of a request's test, and its path without it; a known test has its requests without `/v1`, too."""
+        if (named := OF_A_TEST.fullmatch(path)) is not None:
+            return unquote(named[1]), named[2]
+        _, name, rest = [*path.split("/", 2), ""][:3]
+        return (unquote(name), f"/{rest}") if name and self.engine.knows(unquote(name)) else ("", path)
 
 
 def encoded_path(scope: Scope) -> str:
@@ -160,19 +165,28 @@ class RecordedConnection(ScriptedConnection):
 
     async def send(self, message: Message) -> None:
         """Note a message of the answer, and send it."""
-        match message["type"]:
+        match message["type"].removeprefix("websocket."):
             case "http.response.start":
                 self._status = message["status"]
                 self._streams = Headers(raw=message["headers"]).get("content-type", "").startswith(CONTENT_TYPE)
             case "http.response.body" if self._streams and self._last is not None:
                 self._last.add(message.get("body", b""), is_last=not message.get("more_body", False))
-            case "http.response.body" if self._status >= HTTPStatus.BAD_REQUEST and self._last is not None:
-                _explain(self._last, self._status, members(parse(message.get("body", b""))))
-            case "websocket.send":
+            case "http.response.body" if self._status >= HTTPStatus.BAD_REQUEST and (self._last or self._is_unserved):
+                _explain(self._last or self._note(b""), self._status, members(parse(message.get("body", b""))))
+            case "send":
                 self._note_event(members(parse(str(message.get("text") or ""))))
             case _:
                 pass
         await self._send(message)
+
+    @property
+    def _is_unserved(self) -> bool:
+        """Whether no route serves the path: the router has found no endpoint, or the one that refuses any WebSocket.
+
+        Not HEAD, with which Claude Code looks whether a server is there.
+        """
+        is_routed = self._scope["type"] == "http" and ("endpoint" in self._scope or self._scope["method"] == "HEAD")
+        return self._status == HTTPStatus.NOT_FOUND and not is_routed
 
     def _note_event(self, event: Mapping[str, object]) -> None:
         """Add an event to the stream of its lane, as if the lane were all; those about steering belong to no stream."""
