@@ -20,7 +20,7 @@ from interlock.parsers.families.literals import LITERALS, LiteralPart, LiteralSt
 from interlock.parsers.families.state_markers import LITERAL, VALUES, Reading, StateMarkers, markers_by_state
 
 _T: Final = Trigger
-_ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.BEGUN, _T.FINISH, _T.CUT})
+_ALWAYS: Final = frozenset({_T.WORD, _T.BLANK, _T.TEXT, _T.PARTIAL, _T.FINISH, _T.CUT})
 _JSON: Final = frozenset({_T.QUOTE, _T.BREAK, _T.CONTROL, _T.ENCODED, _T.PYTHON, _T.WHOLE})
 _STRINGS: Final = frozenset({"quoted", "torn_string"})
 _OF_STYLE: Final[dict[Style | None, frozenset[Trigger]]] = {
@@ -97,7 +97,7 @@ def _triggers_in(state: str, family: Family) -> frozenset[Trigger]:
     if state in LITERAL:
         triggers -= {role for role, texts in family.markers.items() if all(map(family.has_only_signs, texts))}
     if not _can_begin(state, family):
-        triggers -= {_T.BEGUN}
+        triggers -= {_T.PARTIAL}
     if state == "rehearsed_call":  # what waited is read again there, and begins with this marker
         return frozenset({_T.REHEARSED})
     return frozenset(each for each in triggers if each is _T.TEXT or rows[each] != rows[_T.TEXT])

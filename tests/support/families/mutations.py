@@ -56,7 +56,7 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
         {"keyed/value: go to value"}
     ),
     "A declared name is complete, so no text refutes it.": frozenset({"bare/declared: go to aside_name"}),
-    "The turn ends after it, alike in both states.": frozenset({"key/begun: go to keyed", "keyed/begun: go to key"}),
+    "The turn ends after it, alike in both states.": frozenset({"key/partial: go to keyed", "keyed/partial: go to key"}),
 }
 """Equivalent changes of the framing, by the reason: `main` checks that no text of three chunks behind their edges shows them."""
 

@@ -117,7 +117,7 @@ class Trigger(StrEnum):
     """Any other text."""
     LONG = "long"
     """More text than may wait."""
-    BEGUN = "begun"
+    PARTIAL = "partial"
     """The turn ends inside of a marker that cannot be that of a key; the text is the beginning of that marker."""
     FINISH = "finish"
     """The turn ends because the model stopped."""
@@ -478,9 +478,9 @@ FRAMING: Final = Framing(
         Edge("unfinished", _T.FINISH, "between", (_E.LEAVE,)),
         Edge("open", _T.CUT, "between", (_E.LEAVE,)),
         # The beginning of a marker at the end of the turn is framing in a call, and text elsewhere.
-        Edge("before_framing", _T.BEGUN, "before_framing", (_E.DROP,)),
-        Edge("partial_key", _T.BEGUN, "partial_key", (_E.HOLD,)),
-        Edge("missing_ends", _T.BEGUN, "missing_ends", (_E.HOLD,)),
+        Edge("before_framing", _T.PARTIAL, "before_framing", (_E.DROP,)),
+        Edge("partial_key", _T.PARTIAL, "partial_key", (_E.HOLD,)),
+        Edge("missing_ends", _T.PARTIAL, "missing_ends", (_E.HOLD,)),
         # Keys and values, and stray text between them.
         Edge("between_keys", _T.KEY, "key", (_E.HOLD,)),
         Edge("between_keys", _T.ORPHAN, "between_keys", (_E.DROP,)),

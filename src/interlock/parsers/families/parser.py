@@ -160,17 +160,17 @@ class FamilyParser(ListReader):
         """Read the rest of a turn. The beginning of a marker at its end, perhaps after a whole one that begins it, is no text."""
         self._scan(text, final=False)
         rest = self._partial
-        if rest and (roles := self._roles_begun(rest)):
+        if rest and (roles := self._possible_roles(rest)):
             marker = self._markers.longest(rest)
             if self._markers.marker(marker) is not None:
                 self._scan(marker, final=True)
                 rest = rest[len(marker) :]
-            if rest and self._state.rows[Trigger.BEGUN] != self._state.rows[_OTHER]:
-                self._consume(Trigger.KEY if Trigger.KEY in roles else Trigger.BEGUN, rest)
+            if rest and self._markers.partial:
+                self._consume(Trigger.KEY if Trigger.KEY in roles else Trigger.PARTIAL, rest)
                 return
         self._scan(rest, final=True)
 
-    def _roles_begun(self, text: str) -> set[MarkerRole]:
+    def _possible_roles(self, text: str) -> set[MarkerRole]:
         """Return the roles of the family's markers that a text begins or is."""
         return {
             role

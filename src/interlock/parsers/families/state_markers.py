@@ -70,6 +70,7 @@ class StateMarkers:
         in_string: Whether text is in a JSON string.
         blank: Whether white space differs from other text.
         bare: Whether a name or key counts only if the request declares it.
+        partial: Whether the beginning of a marker at the end of the turn differs from other text.
         literal_stops: In a literal, the markers that end it, up to their first wildcards.
     """
 
@@ -87,6 +88,7 @@ class StateMarkers:
     in_string: bool
     blank: bool
     bare: bool
+    partial: bool
     literal_stops: frozenset[str]
 
     def marker(self, text: str) -> str | None:
@@ -149,6 +151,7 @@ def _compile(state: State[Trigger, Effect], family: Family, *, calls: bool) -> S
         in_string,
         _has_meaning(state, Trigger.BLANK),
         _has_meaning(state, Trigger.DECLARED),
+        _has_meaning(state, Trigger.PARTIAL),
         _literal_stops(roles, family) if state.name == _LITERAL else frozenset(),
     )
 
