@@ -190,11 +190,12 @@ class TrackedItem:
 
     def read(self, body: Mapping[str, object], unreadable: Sequence[Path]) -> Mapping[str, object] | None:
         """Return an event without the unreadable fields of its item; None if others than these are unreadable."""
+        if not unreadable:
+            self.unreadable = frozenset()
+            return body
         if any(path[0] != "item" or len(path) == 1 for path in unreadable):
             return None
         self.unreadable = frozenset(str(path[1]) for path in unreadable)
-        if not unreadable:
-            return body
         return {**body, "item": {name: one for name, one in members(body["item"]).items() if name not in self.unreadable}}
 
     def skip(self, event: str) -> None:
