@@ -389,17 +389,7 @@ def _signs(
     tag: str = "",
     blank: LiteralPart = _BLANK,
 ) -> _Signs:
-    """Compile signs.
-
-    Args:
-        parts: Which part each sign is.
-        stops: The markers that end the literal.
-        text_part: Which part a run of text is.
-        ends: The letters that end a run besides the first letters of signs and markers, for a class of a regular expression.
-        escape: The pattern of an escape; its first letter is quoted with a backslash.
-        tag: The pattern of a tag, likewise.
-        blank: Which part white space is.
-    """
+    """Compile signs; `ends` are more letters that end a run of text, and the patterns begin with a backslash and a letter."""
     texts = sorted({*parts, *stops}, key=len, reverse=True)
     undecided = {text[0] for text in texts if text[1:] or text in stops or parts[text] is _QUOTE} | {*escape[1:2], *tag[1:2]}
     letters: dict[str, LiteralPart | None] = (
@@ -421,14 +411,7 @@ def _signs(
 
 
 def _signs_outside(notation: Notation, stops: frozenset[str], closing: str, *, nested: bool) -> Mapping[str, _Signs]:
-    """Return the signs in an object or list, by the state, except for those in strings.
-
-    Args:
-        notation: The notation.
-        stops: The markers that end the literal.
-        closing: The bracket that closes the object or list; empty at the start.
-        nested: Whether it is in another one.
-    """
+    """Return the signs in the object or list that a bracket closes (none at the start), by the state, except in strings."""
     in_list = nested and closing != "}"
     parts = {",": _P.ITEM if in_list else _P.MEMBER, **dict.fromkeys(notation.all_quotes, _P.QUOTE)}
     for opening, other in notation.brackets.items():
@@ -486,19 +469,13 @@ _ReaderEdge: TypeAlias = tuple[_Act, State[LiteralPart, LiteralStep], "_ReaderSt
 
 @frozen(eq=False)
 class _ReaderState:
-    """A state of the table in one kind of brackets.
-
-    Args:
-        state: The state.
-        signs: The signs that count there.
-        moves: The edges, by part.
-        letters: The edges of letters that are signs; None for the letters whose part depends on more text.
-    """
+    """A state of the table in one kind of brackets, with its edges."""
 
     state: State[LiteralPart, LiteralStep]
     signs: _Signs
     moves: dict[LiteralPart, _ReaderEdge] = field(factory=dict[LiteralPart, _ReaderEdge])
     letters: dict[str, _ReaderEdge | None] = field(factory=dict[str, _ReaderEdge | None])
+    """The edges of letters that are signs; None for the letters whose part depends on more text."""
 
 
 _ReaderStates: TypeAlias = Mapping[tuple[str, str], _ReaderState]
@@ -509,15 +486,7 @@ _ReaderStates: TypeAlias = Mapping[tuple[str, str], _ReaderState]
 def _reader_states(
     start: State[LiteralPart, LiteralStep], notation: Notation, stops: frozenset[str], closing: str, *, nested: bool
 ) -> _ReaderStates:
-    """Compile the table for an object or list.
-
-    Args:
-        start: The initial state of the table.
-        notation: The notation.
-        stops: The markers that end the literal.
-        closing: The bracket that closes the object or list; empty at the start, and in a notation of elements.
-        nested: Whether it is in another one.
-    """
+    """Compile the table for an object or list; `closing` is empty at the start, and in a notation of elements."""
     by_name: dict[str, State[LiteralPart, LiteralStep]] = {}
     waiting = [start]
     while waiting:
@@ -549,21 +518,16 @@ _LEVELING: Final = frozenset({LiteralStep.OPEN, LiteralStep.CLOSE})
 
 @define
 class _Level:
-    """An open object or list.
-
-    Args:
-        closing: What closes it in its notation.
-        bracket: What closes it in JSON.
-        schema: Its schema.
-        states: The states in it.
-        separator: The sign before its next member in JSON.
-    """
+    """An open object or list."""
 
     closing: str
+    """What closes it in its notation."""
     bracket: str
+    """What closes it in JSON."""
     schema: Schema
     states: _ReaderStates
     separator: str = ""
+    """The sign before its next member in JSON."""
 
 
 @define(eq=False)
