@@ -17,18 +17,11 @@ from attrs import define, field
 
 from interlock.events.json import as_text, elements, is_array, is_object, members
 from interlock.events.parts import Logprob
-from interlock.events.shapes import counted, mismatches
+from interlock.events.shapes import WORDS, counted, mismatches
 
 Digest: TypeAlias = bytes
 
-_JSON_TYPES: Final[Mapping[type, str]] = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "an array",
-}
+_JSON_TYPES: Final[Mapping[type, str]] = {**WORDS, int: "a number", list: "an array"}
 _MAX_QUOTED = 200
 """The most characters of a value that a message quotes."""
 _MAX_CHUNKS: Final = 4096
