@@ -126,14 +126,6 @@ class Model(Generic[T, E, P]):
     over: Conditions[T, P]
     owned: AbstractSet[T] = frozenset()
 
-    def effects_of(self, trigger: T, past: P) -> list[E]:
-        """Return the effects that a trigger must have."""
-        return [effect for effect, conditions in self.effects.items() if _holds(conditions, trigger, past)]
-
-    def ends(self, trigger: T, past: P) -> bool:
-        """Return whether the process is over after a trigger."""
-        return _holds(self.over, trigger, past)
-
 
 AnyModel: TypeAlias = Model[Any, Any, Any]
 
@@ -184,10 +176,10 @@ def explore(model: Model[T, E, P], table: Table[T, E] | None = None) -> Explorat
             fired.add((state.name, trigger))
             if trigger in model.owned and state.row_for(trigger, is_owner=False) is not None:
                 faults[f"{edge}: fires for a process that is not the owner"] = None
-            expected = model.effects_of(trigger, past)
+            expected = [effect for effect, conditions in model.effects.items() if _holds(conditions, trigger, past)]
             if [*effects] != expected:
                 faults[f"{edge}: {_list(effects)} instead of {_list(expected)}"] = None
-            ends = model.ends(trigger, past)
+            ends = _holds(model.over, trigger, past)
             if ends is bool(dest.rows):
                 faults[f"{edge}: the process goes on instead of ending" if ends else f"{edge}: the process ends too soon"] = None
             for place in ((dest, after) for after in past.after(trigger, expected)):

@@ -267,10 +267,6 @@ class ProofNode:
     translations: tuple[bytes, ...]
     """What each has made of them."""
 
-    def is_unchanged_since(self, before: ProofNode) -> bool:
-        """Return whether the deltas since `before` emitted no event and left the state as it was."""
-        return self.state == before.state and len(self.wire) == len(before.wire)
-
 
 @frozen
 class Counterexample:
@@ -358,7 +354,7 @@ class Explorer:
         for delta in inputs:
             self.transitions += 1
             after, faults = self._feed(driver, here, delta)
-            if not faults and after.is_unchanged_since(here) and delta is not inputs[-1]:
+            if not faults and (after.state, after.wire) == (here.state, here.wire) and delta is not inputs[-1]:
                 here = after
                 continue
             faults = faults or self._finish(driver, after, len(here.events))
