@@ -266,7 +266,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     upstream_key: Annotated[str | None, Option("The API key for that server.", "KEY", is_secret=True)] = None
     upstream_timeout: Annotated[
         Waits,
-        Option("The most seconds to wait for the first chunk of that server, and for each further one.", "FIRST,BETWEEN"),
+        Option(
+            "The most seconds to wait for the first chunk of that server, and for each further one; one number is both.",
+            "FIRST,BETWEEN",
+        ),
     ] = (600, 600)
     upstream_retries: Annotated[Retries, Option("The most retries; there are none after the first chunk.", "N")] = 2
     config: Annotated[

@@ -98,7 +98,7 @@ def test_the_banner_of_a_gateway_warns_of_its_upstreams_by_name(tmp_path) -> Non
     assert others == [
         f"the upstream {urls[1]}/v1 lists no models",
         f"the upstream {urls[2]}/v1 lists no models",
-        f"the upstream {urls[3]}/v1 does not list its models: no key",
+        f"the upstream {urls[3]}/v1 does not list its models: failed with status 401: no key",
         f"the upstream {urls[4]}/v1 does not list its models: The upstream server did not answer with JSON.",
     ]
     reached = f"the upstream {urls[5]}/v1 does not list its models: The upstream server cannot be reached. ("

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 from click.testing import CliRunner
-from live.upstream import ScriptedUpstream, failure, serve_upstream
+from live.upstream import STALL, Reply, ScriptedUpstream, failure, serve_upstream
 
 from interlock.serving.build import build
 from interlock.serving.cli.commands import app
@@ -14,6 +14,7 @@ from interlock.serving.settings import Settings
 from interlock.testing import Mock
 
 LATE = "a system message may follow others"
+UNASKED = "answers    -    not asked, because no model is known; --model NAME names one"
 SETTING = ": with `late_system = true` in the file, the gateway sends it as one"
 
 
@@ -43,7 +44,23 @@ def test_doctor_names_the_reason_if_the_upstream_cannot_be_reached() -> None:
     status, (models, answers) = run("--upstream", f"http://127.0.0.1:{port}", "--upstream-retries", "0")
     reason = f"http://127.0.0.1:{port}/v1 does not list its models: The upstream server cannot be reached. ("
     assert (status, models[: len(reason) + 16]) == (1, f"models     no   {reason}")
-    assert answers == "answers    no   there is no model to ask; name one with --model NAME"
+    assert answers == UNASKED
+
+
+def test_doctor_does_not_say_that_a_hanging_upstream_has_no_model() -> None:
+    hanging = ScriptedUpstream([], listing=Reply((STALL,)))
+    with serve_upstream(hanging) as url:
+        status, lines = run("--upstream", url, "--upstream-timeout", "0.1")
+    reason = f"{url}/v1 does not list its models: The upstream server did not answer within 0.1 seconds."
+    assert (status, lines) == (1, [f"models     no   {reason}", UNASKED])
+
+
+def test_doctor_names_the_models_of_the_file_that_the_upstream_lacks(tmp_path) -> None:
+    with serve_upstream(ScriptedUpstream([], models=("m",))) as url:
+        config = tmp_path / "gateway.toml"
+        config.write_text(f'[[upstream]]\nurl = "{url}"\naliases = {{ gpt = "other" }}\nretries = 0\n')
+        status, (models, *_) = run("--config", str(config))
+    assert (status, models) == (1, f"models     no   {url}/v1 does not list other, which the settings name")
 
 
 def test_doctor_fails_for_a_model_that_the_upstream_lacks() -> None:

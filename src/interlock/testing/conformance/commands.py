@@ -192,7 +192,7 @@ def doctor(*, model: str | None, **_options: object) -> None:
 
 
 def reason(upstreams: Iterable[Upstream]) -> str:
-    """Return why the upstreams list no model, or "" if they do."""
+    """Return what is wrong with the lists of the upstreams, or ""."""
     from interlock.serving.engines.upstream.upstreams import survey
 
     faults = [f"{each.upstream.url} {each.fault}" for each in asyncio.run(survey(upstreams)) if each.fault is not None]
@@ -204,14 +204,11 @@ def examine(url: str, key: str, model: str | None, upstreams: Sequence[Upstream]
     headers = {"Authorization": f"Bearer {key}"}
     windows = list_models(url, headers, _TIMEOUT)
     names = ", ".join([*windows][:MAX_NAMES]) + (", …" if len(windows) > MAX_NAMES else "")
-    yield (
-        "models",
-        "yes" if windows else "no",
-        f"{len(windows)}: {names}" if windows else reason(upstreams) or "the upstream lists none",
-    )
+    fault = reason(upstreams) or ("" if windows else "the upstream lists none")
+    yield "models", "no" if fault else "yes", fault or f"{len(windows)}: {names}"
     chosen = model or next(iter(windows), None)
     if chosen is None:
-        yield "answers", "no", "there is no model to ask; name one with --model NAME"
+        yield "answers", "-", "not asked, because no model is known; --model NAME names one"
         return
     window = windows.get(chosen)
     yield "window", "-" if window is None else "yes", "not listed" if window is None else f"{window:,} tokens"

@@ -236,7 +236,8 @@ class Upstream:
                     await stream.open()
                     return _decode(await stream.read())
             except TimeoutError:
-                raise _stall_error(seconds) from None
+                message = f"The upstream server did not answer within {seconds:g} seconds."
+                raise ApiError(504, message, "server_error", code=STALLED) from None
             finally:
                 await stream.close()
 

@@ -208,7 +208,7 @@ class ModelList:
         if self.is_down:
             self._timer = asyncio.get_running_loop().call_later(LIST_SECONDS, self._begin)
         if self.fault is not None and (before is None or before.message != self.fault.message):
-            logger.warning("the upstream server %s does not list its models: %s", self.upstream.url, self.fault)
+            logger.warning("the upstream server %s does not list its models: %s", self.upstream.url, _text(self.fault))
         elif self.fault is None and before not in (None, UNKNOWN):
             logger.warning("the upstream server %s answers again", self.upstream.url)
         if self.unlisted not in (None, unlisted_before):
@@ -297,7 +297,12 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
     if error is None or error.status in UNLISTED:
         return UpstreamReport(upstream, fault=None if upstream.settings.models else "lists no models")
     is_lost = error.code == UNREACHABLE
-    return UpstreamReport(upstream, fault=f"does not list its models: {error}{_reason(error)}", is_lost=is_lost)
+    return UpstreamReport(upstream, fault=f"does not list its models: {_text(error)}{_reason(error)}", is_lost=is_lost)
+
+
+def _text(error: ApiError) -> str:
+    """Return the message of an error, with the status if the upstream chose it, because "Unauthorized" alone says little."""
+    return f"failed with status {error.status}: {error}" if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else str(error)
 
 
 def _reason(error: ApiError) -> str:
