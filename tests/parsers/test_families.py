@@ -519,6 +519,12 @@ def test_twenty_turns_of_a_chat_template_come_back(name):
     assert [turn for turn in chat_templates.turns(name, 20, 0) if not turn.comes_back()] == []
 
 
+def test_the_error_for_a_family_without_rules_of_its_template_names_the_table(monkeypatch):
+    monkeypatch.delitem(chat_templates.RULES, "glm45")
+    with pytest.raises(LookupError, match=r"^'glm45' needs rules in RULES of chat_templates.py: see 'Add a family'"):
+        next(chat_templates.turns("glm45", 1, 0))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_a_thousand_turns_of_a_chat_template_come_back(name):

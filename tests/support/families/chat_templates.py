@@ -187,12 +187,14 @@ def _arguments(item: Item) -> object:
 def turns(name: str, count: int, seed: int) -> Iterator[Turn]:
     """Yield turns of a family."""
     rng = Random(f"{name} {seed}")  # noqa: S311 - repeatable, not secret
-    for _ in range(count):
-        yield _turn(rng, name)
-
-
-def _turn(rng: Random, name: str) -> Turn:
     rules = RULES.get(name, _JSON)
+    if rules is _JSON and SYNTAXES[name].style in {"keys", "literal"}:
+        raise LookupError(f"{name!r} needs rules in RULES of chat_templates.py: see 'Add a family' in docs/library/families.md")
+    for _ in range(count):
+        yield _turn(rng, name, rules)
+
+
+def _turn(rng: Random, name: str, rules: Rules) -> Turn:
     calls, tools = [], []
     for number in range(rng.randint(1, 3)):
         function = _name(rng, _NAME_SIGNS) + str(number)
