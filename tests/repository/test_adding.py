@@ -38,7 +38,7 @@ def _apply(file, diff):
     new = [line[1:] for line in diff if not line.startswith("-")]
     lines = file.read_text("utf-8").splitlines() if old else []
     places = [place for place in range(len(lines)) if lines[place : place + len(old)] == old] if old else [0]
-    assert len(places) == 1, f"{file.name} has these lines of the page {len(places)} times, not once: {old}"
+    assert len(places) == 1, f"{file.name} has these lines {len(places)} times, not once; correct the page: {old}"
     assert old or not file.exists()
     lines[places[0] : places[0] + len(old)] = new
     file.write_text("\n".join([*lines, ""]), "utf-8")
