@@ -353,13 +353,16 @@ class _BufferedWriter(ItemWriter):
 _BROWSER_FUNCTIONS: Final = ("search", "open", "find")
 _LATEST: Final = -1
 """The cursor of the latest page, the tool's default."""
+PAGE_BY_NUMBER: Final = "cursor:"
+"""What the URL of a page begins with that the model names by its number."""
 
 
 def _read_action(function: str, arguments: str) -> tuple[Mapping[str, object], str | None]:
     """Return the action of a call of `browser.<function>`, in the API's shape, and why the call cannot run (None if it can).
 
-    The tool refers to pages by cursor and to links by number, but the API uses URLs. The page at cursor 3 becomes `cursor:3`, and
-    link 7 on that page becomes `cursor:3#7`. Invalid arguments become the query of a search, so they are not lost.
+    The model refers to pages by cursor and to links by number, but the API uses URLs, which only the tool knows. Until it has
+    run, the page at cursor 3 is `cursor:3`, and link 7 on it is `cursor:3#7`. Invalid arguments become the query of a search, so
+    they are not lost.
     """
     query = {"type": "search", "query": arguments}
     if function not in _BROWSER_FUNCTIONS:
@@ -400,7 +403,8 @@ def _page(arguments: Mapping[str, object]) -> str:
         if isinstance(url, str):
             return url
     cursor, link = arguments.get("cursor", _LATEST), arguments.get("id")
-    return f"cursor:{cursor}#{link}" if isinstance(link, int) and link >= 0 else f"cursor:{cursor}"
+    page = f"{PAGE_BY_NUMBER}{cursor}"
+    return f"{page}#{link}" if isinstance(link, int) and link >= 0 else page
 
 
 @define(eq=False)

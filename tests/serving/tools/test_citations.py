@@ -7,7 +7,8 @@ import pytest
 from interlock.events.sse import EventWriter
 from interlock.fsm.deltas import Annotate, Close, EndPart, Finish, Open, Refusal, Text
 from interlock.fsm.driver import ResponseDriver, SequentialIds
-from interlock.serving.tools.hosting import Citations, Page, pages_of
+from interlock.serving.engines.pages import Page, action_fields, pages_of
+from interlock.serving.tools.hosting import Citations
 
 OPEN_CALL = Open("mcp_call", {"server_label": "s", "name": "t"})
 MESSAGE = Open("message", {"phase": "final_answer"})
@@ -79,3 +80,21 @@ def test_a_page_begins_with_a_line_of_its_number_title_and_url() -> None:
         "[0] A (b) page (https://a.example/x_(y))\nL0: [1] no (https://n.example)\n\n[12] B (http://b.example)\r\n[3] C (ftp://c)"
     )
     assert pages_of(text) == [Page(0, "A (b) page", "https://a.example/x_(y)"), Page(12, "B", "http://b.example")]
+
+
+@pytest.mark.parametrize(
+    ("action", "text", "fields"),
+    [
+        ({"type": "open_page", "url": "cursor:3#7"}, "[4] A page (https://a.example/x)\nL0: a", "https://a.example/x"),
+        (
+            {"type": "find_in_page", "url": "cursor:4"},
+            "[5] Found (https://a.example/x/find?pattern=a)\nL0: a",
+            "https://a.example/x",
+        ),
+        ({"type": "open_page", "url": "cursor:3"}, "a page without a heading", None),
+        ({"type": "open_page", "url": "https://b.example"}, "[4] A page (https://a.example/x)", None),
+        ({"type": "search", "query": "a"}, "[4] A page (https://a.example/x)", None),
+    ],
+)
+def test_an_action_gets_the_url_of_a_page_that_the_model_named_by_its_number(action, text, fields) -> None:
+    assert action_fields(action, text) == ({} if fields is None else {"action": {**action, "url": fields}})

@@ -207,7 +207,7 @@ def test_sources_are_shown_if_included(hosted, shop) -> None:
         (
             "open",
             {"cursor": 3, "id": 7},
-            {"type": "open_page", "url": "cursor:3#7"},
+            {"type": "open_page", "url": "https://c.example"},
             "[7] Page 7 of 3 (https://c.example)\nL0: Seven.",
         ),
         (

@@ -84,7 +84,7 @@ def names(trace_lines, kind):
 
 def test_the_lane_of_a_search_is_named_by_its_query() -> None:
     replayed = b"".join(replay_frames(read(CORPUS / "recordings" / "web-search.jsonl")))
-    assert names(lines_of(replayed), "web_search_call") == ["h11 author", "cursor:-1#0", "written by"]
+    assert names(lines_of(replayed), "web_search_call") == ["h11 author", "https://h11.example", "written by"]
     late = CORPUS / "observed" / "openai-openai-web-search-tool.1.sse"
     assert set(names(lines(late), "web_search_call")) == {"words of our own"}
     files = CORPUS / "observed" / "openai-openai-file-search-tool.1.sse"

@@ -227,8 +227,14 @@ RECORDINGS = {
             f'{ANALYSIS}Search.<|end|>{NEXT}{CALL.format("to=browser.search")}{{"query": "h11 author"}}<|call|>',
             [ToolResult("[0] h11: a pure-Python HTTP/1.1 library (https://h11.example)")],
         ),
-        ModelTurn(f'{CALL.format("to=browser.open")}{{"id": 0}}<|call|>', [ToolResult("h11 was written by …")]),
-        ModelTurn(f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>', [ToolResult("L1: written by …")]),
+        ModelTurn(
+            f'{CALL.format("to=browser.open")}{{"id": 0}}<|call|>',
+            [ToolResult("[0] h11: a pure-Python HTTP/1.1 library (https://h11.example)\nL0: h11 was written by …")],
+        ),
+        ModelTurn(
+            f'{CALL.format("to=browser.find")}{{"pattern": "written by"}}<|call|>',
+            [ToolResult("[0] h11: a pure-Python HTTP/1.1 library (https://h11.example)\nL0: h11 was written by …")],
+        ),
         ModelTurn(f"{FINAL}Its page names the author.<|return|>"),
     ),
     # A search that failed; the answer still follows.

@@ -36,6 +36,7 @@ from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.fsm.table import InterlockError
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
 from interlock.serving.engines.engine import EngineOutput
+from interlock.serving.engines.pages import action_fields
 
 T = TypeVar("T")
 
@@ -410,4 +411,5 @@ def tool_deltas(call: ReadyCall, result: ToolResult) -> list[Delta]:
     """Return the deltas of a call whose tool returned this result."""
     if result.error is not None:
         return [Run(call.id), Fail(call.id, result.error)]
-    return [Run(call.id), Succeed(call.id, result_fields(call.kind, result.output))]
+    fields = result_fields(call.kind, result.output) or action_fields(members(call.fields.get("action")), result.output)
+    return [Run(call.id), Succeed(call.id, fields)]

@@ -29,6 +29,7 @@ from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, 
 from interlock.fsm.driver import ReadyCall
 from interlock.fsm.table import DeclarationError
 from interlock.serving import metrics, traces
+from interlock.serving.engines.pages import Page, action_fields, pages_of
 from interlock.serving.metrics import OTHER
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.create import ResponseRequest
@@ -69,8 +70,6 @@ VALUE: Final = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
 
 FUNCTION_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
-HEADING: Final = re.compile(r"^\[(\d{1,6})\] (.*) \((https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)\s*$", re.MULTILINE)
-"""The first line of a page in a tool's text: `[3] Title (https://…)`."""
 MARK: Final = re.compile(r"【(\d{1,6})†[^【】]*】")
 """A citation of a page by its number: `【3†L5-L7】`."""
 MAX_MARK: Final = 80
@@ -374,20 +373,6 @@ def _matcher(rule: object) -> Callable[[ListedTool], bool]:
     read_only, tool_names = conditions.get("read_only"), conditions.get("tool_names")
     names = None if tool_names is None else {name for name in elements(tool_names) if isinstance(name, str)}
     return lambda tool: (names is None or tool.name in names) and (read_only is None or read_only == tool.read_only)
-
-
-@frozen
-class Page:
-    """A page in a tool's text; marks cite it by its number."""
-
-    number: int
-    title: str
-    url: str
-
-
-def pages_of(text: str) -> list[Page]:
-    """Return the pages in a tool's text, in order."""
-    return [Page(int(heading[1]), heading[2], heading[3]) for heading in HEADING.finditer(text)]
 
 
 def cited_numbers(text: str) -> Iterator[int]:
@@ -836,10 +821,11 @@ def _arguments(text: str) -> Mapping[str, object]:
 
 def result_item_fields(call: ReadyCall, text: str, include: Sequence[str]) -> dict[str, object]:
     """Return the fields of a call's item that show its result, as the parameter `include` of the request selects them."""
-    hosted = HOSTED_CALLS.get(call.kind)
+    hosted, action = HOSTED_CALLS.get(call.kind), members(call.fields.get("action"))
+    if opened := action_fields(action, text):
+        return opened
     if hosted is not None and hosted.include and hosted.include not in include:
         return {}
-    action = members(call.fields.get("action"))
     if action.get("type") == "search":
         sources = [{"type": "url", "url": page.url} for page in pages_of(text)]
         return {"action": {**action, "sources": sources}}

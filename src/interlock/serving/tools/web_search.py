@@ -26,10 +26,11 @@ from attrs import define, evolve, field, frozen
 
 from interlock.events.items import NOTHING
 from interlock.events.json import as_text, elements, members
+from interlock.serving.engines.pages import pages_of
 from interlock.serving.requests.api_errors import ToolError, ToolFailedError
 from interlock.serving.requests.runtime import Yielder
 from interlock.serving.tools.address import AddressPolicy
-from interlock.serving.tools.hosting import cited_numbers, pages_of
+from interlock.serving.tools.hosting import cited_numbers
 from interlock.serving.tools.mcp_session import GuardedTransport, TooLarge, http_client
 
 READER: Final = Path(__file__).with_name("page_reader.py")

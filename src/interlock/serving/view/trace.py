@@ -37,6 +37,7 @@ from interlock.judges.automaton import Automaton, AutomatonNode, TablePosition, 
 from interlock.judges.chat import ChatJudge
 from interlock.judges.digests import quote
 from interlock.judges.judging import DONE
+from interlock.parsers.item_writers import PAGE_BY_NUMBER
 
 Line: TypeAlias = Sequence[object]
 
@@ -357,7 +358,8 @@ def _item_place(judged: JudgedMessage, body: Mapping[str, object]) -> _Place:
     kind = as_text(item.get("type")) or (transition.automaton.name if transition and transition.automaton else "")
     called = as_text(item.get("name")) or as_text(item.get("server_label")) or _searched(item)
     about = _about(kind, called, as_text(item.get("id")) or body.get("item_id"), body.get("output_index"))
-    return _Place(name, index, about, begins=type_ == wire_name(ItemAdded) and bool(called or kind not in _SEARCHES))
+    is_known = kind not in _SEARCHES or (called and not called.startswith(PAGE_BY_NUMBER))
+    return _Place(name, index, about, begins=type_ == wire_name(ItemAdded) and bool(is_known))
 
 
 def _searched(item: Mapping[str, object]) -> str:
