@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,15 @@ def test_the_example_agent_calls_its_tool_and_prints_the_answer(tmp_path):
         'I\'ll call get_weather.\nget_weather {"city": "Berlin"}\nget_weather says: 18 °C and sunny in Berlin\n',
         "",
     )
+
+
+def test_the_example_of_tests_passes(tmp_path):
+    (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
+    for name in ("mock.mjs", "agent.test.mjs"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    interlock = str(Path(sys.executable).with_name("interlock"))
+    ran = run([*NODE, "--test", "--test-reporter=tap", "agent.test.mjs"], tmp_path, INTERLOCK=interlock)
+    assert (ran.returncode, "# tests 2\n" in ran.stdout) == (0, True), ran.stdout
 
 
 TURNS = [
