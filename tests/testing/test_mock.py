@@ -151,6 +151,53 @@ def test_parallel_calls_are_one_turn_although_each_stands_with_its_output(mock, 
     assert [(each.turn, each.steps) for each in mock.requests] == [(1, [1]), (2, [2]), (3, [3]), (4, [4])]
 
 
+def calls_of(api, event):
+    """Return the calls that an event of a stream names, and whether it is the last with something for the agent."""
+    match api:
+        case "responses":
+            item = event.get("item", {})
+            begins = event["type"] == "response.output_item.done" and item["type"] == "function_call"
+            return [item["call_id"]] if begins else [], event["type"] == "response.completed"
+        case "chat":
+            choices = event["choices"]
+            return [call["id"] for each in choices for call in each["delta"].get("tool_calls", []) if call.get("id")], any(
+                each["finish_reason"] for each in choices
+            )
+        case _:
+            block = event.get("content_block", {})
+            return [block["id"]] if block.get("type") == "tool_use" else [], event["type"] == "message_delta"
+
+
+async def call_tools_at_once(client, api, url, text):
+    """Do as `call_tools` with streams, each of which is left as soon as the agent knows enough for the next request."""
+    key, history, answers = "input" if api == "responses" else "messages", [{"role": "user", "content": text}], []
+    while not answers or answers[-1]:
+        body, decoder, calls = {"model": "m", "max_tokens": 99, "stream": True, key: history}, SseDecoder(), []
+        async with client.stream("POST", f"{url}{PATHS[api]}", json=body) as answer:
+            async for data in answer.aiter_bytes():
+                found = [calls_of(api, json.loads(each.data)) for each in decoder.feed(data) if each.data.startswith("{")]
+                calls += [call for some, _ in found for call in some]
+                if any(is_last for _, is_last in found):
+                    break
+        history = [*history, *one_by_one(api, calls)]
+        answers.append(calls)
+    return [len(calls) for calls in answers]
+
+
+def test_twenty_requests_at_once_to_one_test_know_the_turn_of_each_call(mock) -> None:
+    mock.when("Hi").calls("get_weather").calls("get_weather").then.calls("get_weather").then.says("18")
+    talks = [(api, f"Hi {number}") for number, api in enumerate([*PATHS] * 7)][:20]
+
+    async def talk_all():
+        async with httpx.AsyncClient(timeout=60) as client:
+            return await asyncio.gather(*(call_tools_at_once(client, api, mock.url, text) for api, text in talks))
+
+    assert asyncio.run(talk_all()) == [[2, 1, 0]] * 20
+    taken = Counter((each.text, each.turn, *each.steps) for each in mock.requests)
+    assert taken == Counter((text, turn, turn) for _, text in talks for turn in (1, 2, 3))
+    assert mock.verdict == {"problems": [], "unoffered": ["get_weather"], "unused": []}
+
+
 PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
 
 
