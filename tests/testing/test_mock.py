@@ -628,6 +628,18 @@ def test_raw_output_of_a_family_is_parsed(mock) -> None:
     ]
 
 
+def test_a_model_need_not_keep_to_the_schemas_of_the_request(mock) -> None:
+    mock.when("call").calls("get_weather", city=1)
+    mock.when("say").says({"city": 1})
+    schema = {**WEATHER["parameters"], "required": ["city"], "additionalProperties": False}
+    tool = {**WEATHER, "parameters": schema, "strict": True}
+    structured = {"format": {"type": "json_schema", "name": "city", "schema": schema, "strict": True}}
+    [call] = ask(mock, "call", tools=[tool]).json()["output"]
+    answer = httpx.post(f"{mock.base_url}/responses", json={"model": "m", "input": "say", "text": structured})
+    assert (call["arguments"], text_of(answer)) == ('{"city":1}', '{"city":1}')
+    assert mock.verdict == {"problems": [], "unoffered": [], "unused": []}
+
+
 def test_a_hosted_tool_returns_the_result_in_the_script(mock) -> None:
     mock.when("trains").calls("web_search", query="trains").returns("[0] Trains").then.says("Found.")
     answer = ask(mock, "trains", tools=[{"type": "web_search"}])
