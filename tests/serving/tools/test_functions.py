@@ -72,10 +72,6 @@ def test_a_function_needs_approval_unless_the_request_says_never() -> None:
     assert outcome.of("mcp_call")[0]["output"] == "6"
 
 
-async def forget(sides):
-    return sides
-
-
 async def sleep(sides):
     await asyncio.sleep(sides)
 
@@ -96,7 +92,6 @@ FAILURES = [
     (sleep, '{"sides": 60}', "The tool did not answer within 0.01 seconds."),
     (wait, '{"sides": 6}', TOOL_ERROR),
     (leak, '{"sides": 6}', TOOL_ERROR),
-    (forget, '{"sides": 6}', TOOL_ERROR),
 ]
 
 
@@ -108,22 +103,35 @@ def test_a_failure_of_a_function_fails_its_call_and_the_response_goes_on(functio
     assert outcome.response["status"] == "completed"
 
 
-def test_the_log_says_that_a_function_returned_no_text(caplog) -> None:
-    rolled(function=forget)
-    (record,) = caplog.records
-    assert str(record.exc_info[1]) == "the tool 'roll' returned 6, and not text"
+async def detail(sides):
+    return {"sides": sides, "shown": [sides]}
+
+
+async def forget(sides):
+    del sides
+
+
+async def wrap(sides):
+    return [object(), sides]
+
+
+@for_each(
+    ("function", "status", "output"),
+    [
+        (detail, "completed", '{"sides":6,"shown":[6]}'),
+        (forget, "completed", "null"),
+        (wrap, "failed", None),
+    ],
+)
+def test_a_result_that_is_no_text_becomes_json(function, status, output) -> None:
+    (call,) = rolled(function=function).of("mcp_call")
+    assert (call["status"], call.get("output")) == (status, output)
 
 
 def test_a_list_that_the_client_sends_cannot_add_a_function() -> None:
     listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "dice", "tools": [{"name": "x", "input_schema": {}}]}
     outcome = ask(calling("mcp.dice.x", "{}"), tools=[DICE], runner=dice(), items=[listed, HI])
     assert error_of(outcome) == ("failed", "This server has no tool 'x'.")
-
-
-def test_a_label_without_functions_is_refused_with_those_that_have_some() -> None:
-    outcome = ask(tools=[{"type": "mcp", "server_label": "die"}], runner=dice())
-    (listed,) = outcome.of("mcp_list_tools")
-    assert listed["error"] == "This server has no functions with the label 'die'; it has: dice."
 
 
 class Gambler(Engine):
@@ -135,6 +143,16 @@ class Gambler(Engine):
         names = [each["function"]["name"] for each in turn.functions()]
         text = f"You rolled {results[-1]['output']}." if results else json.dumps({"name": names[0], "arguments": {"sides": 6}})
         yield EngineOutput(Chunk(text=text if results else f"<tool_call>{text}</tool_call>"), "stop")
+
+
+def post(path, **fields):
+    app = build(Settings(), Gambler(), functions={"dice": [ROLL]})
+
+    async def sent():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            return await client.post(f"/v1/{path}", json={"model": "gambler", **fields})
+
+    return asyncio.run(sent())
 
 
 @pytest.mark.parametrize(
@@ -153,16 +171,24 @@ class Gambler(Engine):
     ],
 )
 def test_a_server_that_is_built_with_functions_runs_them_for_both_apis(path, fields) -> None:
-    app = build(Settings(), Gambler(), functions={"dice": [ROLL]})
-
-    async def post():
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.post(f"/v1/{path}", json={"model": "gambler", "stream": True, **fields})
-
-    answer = asyncio.run(post())
+    answer = post(path, stream=True, **fields)
     assert_legal(answer.content)
     assert b"You rolled 6." in answer.content
+
+
+DIE = {"type": "mcp", "server_label": "die"}
+
+
+@for_each("fields", [{"tools": [DIE]}, {"tools": [DICE, DIE], "background": True}])
+def test_a_request_with_a_label_without_functions_is_refused_with_those_that_have_some(fields) -> None:
+    refusal = post("responses", input="Roll!", **fields)
+    message = "This server has no functions with the label 'die'; it has: dice."
+    assert (refusal.status_code, refusal.json()["error"]["message"]) == (400, message)
+
+
+@for_each("tool", [{**DIE, "server_url": "https://dice.example/mcp"}, {**DIE, "server_label": "container"}])
+def test_a_request_may_have_other_servers_beside_those_with_functions(tool) -> None:
+    assert post("responses", input="Roll!", tools=[DICE, tool]).json()["output"][-1]["content"][0]["text"] == "You rolled 6."
 
 
 REFUSED = [

@@ -31,7 +31,7 @@ from interlock.fsm.table import DeclarationError
 from interlock.serving import metrics, traces
 from interlock.serving.engines.pages import Page, action_fields, pages_of
 from interlock.serving.metrics import OTHER
-from interlock.serving.requests.api_errors import ToolError, ToolFailedError
+from interlock.serving.requests.api_errors import ToolError, ToolFailedError, invalid
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
@@ -164,8 +164,8 @@ class LocalFunction:
         name: Its name.
         description: What models read about it.
         parameters: The JSON Schema of its arguments: an object.
-        function: Gets the arguments by name, and returns the result as text. The model and the client read the message of a
-            `ToolFailedError`.
+        function: Gets the arguments by name, and returns the result as text, or as a value that becomes JSON. The model and the
+            client read the message of a `ToolFailedError`.
 
     Raises:
         DeclarationError: The name has other characters than letters, digits, `_` and `-`, `function` is not declared with
@@ -175,7 +175,7 @@ class LocalFunction:
     name: str
     description: str
     parameters: Mapping[str, object]
-    function: Callable[..., Awaitable[str]]
+    function: Callable[..., Awaitable[object]]
 
     def __attrs_post_init__(self) -> None:
         _require_name(self.name)
@@ -228,9 +228,7 @@ class LocalServer:
             if limit.expired():
                 raise ToolError(f"The tool did not answer within {self.seconds:g} seconds.") from None
             raise
-        if not isinstance(result, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a function may have no types
-            raise TypeError(f"the tool {name!r} returned {result!r:.100}, and not text")
-        return result
+        return result if isinstance(result, str) else dumps(result).decode()
 
 
 @frozen
@@ -510,6 +508,11 @@ class ToolServers:
     def begin(
         self, request: ResponseRequest, items: Sequence[JsonItem], tenant: str
     ) -> AbstractAsyncContextManager[ResponseTools]:
+        for tool in request.declared_servers if self.functions else ():
+            label = tool.get("server_label")
+            if tool.get("server_url") is None and label not in self.functions and label not in LABELS:
+                labels = ", ".join(self.functions)
+                raise invalid("tools", f"This server has no functions with the label '{label}'; it has: {labels}.")
         return aclosing(ResponseTools(self, request, items, tenant))
 
     async def close(self) -> None:
@@ -707,9 +710,6 @@ class ResponseTools:
         local = self._runner.local_server(server.label)
         if local is not None:
             return local.list_tools()
-        if self._runner.functions and server.tool.get("server_url") is None:
-            labels = ", ".join(self._runner.functions)
-            raise ToolError(f"This server has no functions with the label '{server.label}'; it has: {labels}.")
         session = await self._mcp_session(server.endpoint(self._runner.policy))
         return map(ListedTool.of, await session.list_tools())
 
