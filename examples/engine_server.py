@@ -1,4 +1,4 @@
-"""Serve your own engine to clients of all three APIs: reasoning, calls, a function of the server, stop strings and limits.
+"""Serve your own engine to clients of all three APIs: reasoning, calls, a function of the server, and limits.
 
     pip install '.[serve]' jinja2        # in a checkout
     python examples/engine_server.py --port 8004
@@ -18,7 +18,7 @@ from typing import Final
 import uvicorn
 from jinja2 import Environment
 
-from interlock import Chunk, FinishReason, StopStrings, Tagged
+from interlock import Chunk, FinishReason, Tagged
 from interlock.serve import Engine, EngineError, EngineOutput, LocalFunction, Settings, ToolFailedError, Turn, build
 
 TEMPLATES: Final = Environment(trim_blocks=True, lstrip_blocks=True)  # noqa: S701 - a prompt is not HTML
@@ -50,7 +50,7 @@ def sample(prompt: str) -> Iterator[tuple[int, str]]:
 
 
 class Forecaster(Engine):
-    """Samples a turn in a thread, and ends it at a stop string in the answer or at the client's limit."""
+    """Samples a turn in a thread, and ends it at the client's limit."""
 
     models = ("forecaster",)
     format = Tagged("hermes", "qwen3")
@@ -62,10 +62,9 @@ class Forecaster(Engine):
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Yield each token when the model has it."""
-        prompt, stop = self.render(turn), StopStrings(turn.request.extensions.get("stop"))
+        prompt = self.render(turn)
         tokens, count = sample(prompt), 0
         reason: FinishReason = "length"
-        part = "thoughts" if prompt.endswith("<think>") else "answer"
         while count != turn.budget:
             token = await asyncio.to_thread(next, tokens, None)  # a step of the model blocks
             if token is None:
@@ -73,17 +72,8 @@ class Forecaster(Engine):
                 break
             count += 1
             number, text = token
-            if "</think>" in text:
-                part = "blank line"
-            elif "<tool_call>" in text:
-                part = "call"
-            elif part == "blank line" and text.strip():
-                part = "answer"
-            yield EngineOutput(Chunk([number], stop.feed(text) if part == "answer" else stop.end() + text))
-            if stop.found is not None:
-                reason = "stop"
-                break
-        yield EngineOutput(Chunk(text=stop.end()), reason, input_tokens=len(prompt.split()), stop_sequence=stop.found)
+            yield EngineOutput(Chunk([number], text))
+        yield EngineOutput(Chunk(), reason, input_tokens=len(prompt.split()))
 
 
 async def forecast(city: str) -> str:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from interlock import Finish, driver_for
 from interlock.events.stream import EVENTS, Keepalive, ResponseEvent
 from interlock.fsm import emissions
-from interlock.fsm.deltas import Annotate, Close, EndOutput, EndTurn, Fail, Open, Progress, Run, Succeed, Usage
+from interlock.fsm.deltas import Annotate, Close, EndOutput, EndTurn, Fail, Open, Progress, Run, Succeed, Text, Usage
 from interlock.fsm.driver import SequentialIds
 from interlock.fsm.lifecycle import Emission
 from interlock.fsm.lifecycles import LIFECYCLES, RESPONSE
@@ -74,11 +74,21 @@ def test_a_call_id_as_item_id_is_refused(make):
         (lambda: EndOutput("sho_1", {"type": "killed"}), "Invalid value 'killed'"),
         (lambda: Annotate({"type": "url_citation"}, "[1]"), "Object missing required field `"),
         (lambda: Annotate({"type": "note"}), "Invalid value 'note'"),
+        (lambda: Text("a", [{"token": "a"}]), "Object missing required field `logprob` - at `$[0]`"),
+        (lambda: Text("a", [{"token": "a", "logprob": float("nan")}]), "Expected `float` >= "),
+        (lambda: Text("a", [{"token": "a", "logprob": -1.0, "bytes": [256]}]), "Expected `int` <= 255 - at `$[0].bytes[0]`"),
+        (lambda: Usage(input_tokens=-1), "input_tokens is -1, and not a number of tokens"),
+        (lambda: Usage(output_tokens=True), "output_tokens is True, and not a number of tokens"),
     ],
 )
 def test_a_delta_with_an_invalid_field_is_refused(make, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         make()
+
+
+def test_fields_that_log_probabilities_lack_in_the_api_are_dropped():
+    entry = {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "b", "logprob": -2.0}]}
+    assert Text("a", [{**entry, "rank": 1}]).logprobs == [entry]
 
 
 def test_fields_of_another_kind_of_item_are_ignored():

@@ -226,7 +226,7 @@ def test_function_names_select_namespaces_and_hosted_tools():
 
 def test_text_deltas_have_the_log_probabilities_of_their_tokens():
     def entry(token):
-        return {"token": token}
+        return {"token": token, "logprob": -1.0}
 
     parser = ChatParser(ROUTING)
     tokens = ["Hm", "</think>", "\n\n", "It", " is", "<tool_call>"]

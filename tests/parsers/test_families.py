@@ -254,8 +254,11 @@ def test_the_usage_that_the_engine_reports_is_kept():
 
 
 def test_text_deltas_have_the_log_probabilities_of_their_tokens():
+    def entry(text: str) -> dict[str, object]:
+        return {"token": text, "logprob": -1.0}
+
     def chunk(token: int, text: str) -> Chunk:
-        return Chunk([token], text, logprobs=[{"token": text}])
+        return Chunk([token], text, logprobs=[entry(text)])
 
     reader = FamilyParser(family("hermes", "qwen3"), ParserSettings.from_request(REQUEST))
     texts = ["Hm", "</think>", "\n\n", "It", " <", "b>", '<tool_call>{"name": "f"', "}</tool_call>"]
@@ -265,8 +268,8 @@ def test_text_deltas_have_the_log_probabilities_of_their_tokens():
         "Hm",
         Close(),
         Open("message", {"phase": "final_answer"}),
-        Text("It", [{"token": "It"}]),
-        Text(" <b>", [{"token": " <"}, {"token": "b>"}]),
+        Text("It", [entry("It")]),
+        Text(" <b>", [entry(" <"), entry("b>")]),
         Close(),
         Open("function_call", {"name": "f"}),
         "{}",

@@ -48,7 +48,7 @@ def test_a_turn_without_text_has_no_item():
 
 
 def test_log_probabilities_wait_for_their_text():
-    first, second, third = {"token": "\ufffd"}, {"token": "\ufffd"}, {"token": "x"}
+    first, second, third = ({"token": token, "logprob": -1.0} for token in ("\ufffd", "\ufffd", "x"))
     parser = PlainParser()
     assert parser.feed(Chunk([1], "", [first])) == []
     assert parser.feed(Chunk([2], "é", [second])) == [OPEN, Text("é", [first, second])]

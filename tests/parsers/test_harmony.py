@@ -206,7 +206,8 @@ def test_the_engines_count_of_output_tokens_is_kept():
 
 def entry(token: int) -> dict[str, object]:
     data = encoding().decode([token], errors="surrogateescape").encode(errors="surrogateescape")
-    return {"token": data.decode(errors="replace"), "bytes": list(data), "logprob": -1.0, "top_logprobs": [{"logprob": -1.0}]}
+    scored = {"token": data.decode(errors="replace"), "bytes": list(data), "logprob": -1.0}
+    return {**scored, "top_logprobs": [scored]}
 
 
 def scored(ids: list[int], size: int) -> list[object]:

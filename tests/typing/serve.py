@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, assert_type
 
-from interlock import Chunk, FinishReason, Format, StopStrings, Tagged, parser_for
+from interlock import Chunk, FinishReason, Format, StopParser, Tagged, parser_for
 from interlock.serve import (
     AddressPolicy,
     ApiError,
@@ -45,7 +45,8 @@ class Toy(Engine):
     async def begin(
         self, request: ResponseRequest, items: Sequence[Mapping[str, object]], tenant: str = "", connection: Any = None
     ) -> Generation:
-        return ToyGeneration(self, parser_for(self.format, request.declare_tools(items)))
+        parser = StopParser(parser_for(self.format, request.declare_tools(items)), request.extensions.get("stop"))
+        return ToyGeneration(self, parser)
 
     async def admit(self, turn: Turn) -> None:
         raise ApiError(429, "The toy is asleep.", "rate_limit_exceeded", retry_after=5)
@@ -55,8 +56,7 @@ class Toy(Engine):
         assert_type(turn.functions({"web_search": ""}), list[dict[str, object]])
         assert_type(await turn.harmony_tokens(), list[int])
         reason: FinishReason = "stop"
-        stop = StopStrings(turn.request.extensions.get("stop"))
-        yield EngineOutput(Chunk([5], stop.feed("Hello")), reason, stop_sequence=stop.found)
+        yield EngineOutput(Chunk([5], "Hello"), reason)
         raise EngineError("The toy broke.")
 
 

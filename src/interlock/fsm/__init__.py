@@ -54,6 +54,7 @@ __all__ = [
     "Succeed",
     "Summary",
     "Text",
+    "TokenLogprob",
     "Usage",
     "as_transitions",
 ]

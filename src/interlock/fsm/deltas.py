@@ -11,11 +11,12 @@ other deltas are frozen classes. `docs/evidence/rules.md` has the rules (R7, …
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from sys import float_info, maxsize
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict, get_args
 
 from attrs import Attribute, asdict, field, frozen
-from msgspec import convert
+from msgspec import Meta, convert
 
 from interlock.events.items import Exit, Item, ItemKind, Timeout, check_fields, open_item
 from interlock.events.parts import AnyAnnotation, set_position
@@ -62,6 +63,12 @@ REASON_OF_DETAIL: Final[Mapping[object, FinishReason]] = MappingProxyType(
 """The reason of the last turn's end, by the `reason` in `incomplete_details`."""
 
 
+def _check_count(_usage: object, attribute: Attribute[int], count: object) -> None:
+    """Reject what is no count, which would spoil only the last event of a response."""
+    if type(count) is not int or not 0 <= count <= maxsize:
+        raise ValueError(f"{attribute.name} is {count!r:.100}, and not a number of tokens")
+
+
 @frozen(kw_only=True)
 class Usage:
     """The tokens of one turn; the driver adds up the turns of a response.
@@ -72,13 +79,16 @@ class Usage:
         output_tokens: Tokens that the model generated, including control tokens.
         reasoning_tokens: Generated tokens that are reasoning.
         cache_write_tokens: Prompt tokens that were written to a prefix cache.
+
+    Raises:
+        ValueError: A field is no integer, or negative.
     """
 
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    cache_write_tokens: int = 0
+    input_tokens: int = field(default=0, validator=_check_count)
+    cached_tokens: int = field(default=0, validator=_check_count)
+    output_tokens: int = field(default=0, validator=_check_count)
+    reasoning_tokens: int = field(default=0, validator=_check_count)
+    cache_write_tokens: int = field(default=0, validator=_check_count)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
@@ -127,6 +137,24 @@ class Open:
         object.__setattr__(self, "body", open_item(self.kind, self.fields))
 
 
+class ScoredToken(TypedDict):
+    """A token with its log probability, which is finite; the API writes -9999.0 for minus infinity."""
+
+    token: str
+    logprob: Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
+    bytes: NotRequired[list[Annotated[int, Meta(ge=0, le=255)]] | None]
+
+
+class TokenLogprob(ScoredToken):
+    """The log probability of a token of the text, and the most likely tokens in its place."""
+
+    top_logprobs: NotRequired[list[ScoredToken]]
+
+
+def _read_logprobs(logprobs: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
+    return convert(logprobs, list[TokenLogprob])
+
+
 @frozen
 class Text:
     """A chunk of text with the log probabilities of its tokens. Without them, use a plain `str`.
@@ -137,10 +165,14 @@ class Text:
     Args:
         text: The chunk; it may be empty if its log probabilities come first.
         logprobs: An object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.
+            Other fields are dropped.
+
+    Raises:
+        ValueError: A log probability has another shape.
     """
 
     text: str
-    logprobs: Sequence[Mapping[str, object]]
+    logprobs: Sequence[TokenLogprob] = field(converter=_read_logprobs)
 
 
 @frozen

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.responses_events import ResponsesParser
     from interlock.parsers.routing import Routing
-    from interlock.parsers.stop_strings import StopStrings
+    from interlock.parsers.stop_strings import StopParser
 
 __all__ = [
     "ChatParser",
@@ -41,7 +41,7 @@ __all__ = [
     "PlainParser",
     "ResponsesParser",
     "Routing",
-    "StopStrings",
+    "StopParser",
     "Tagged",
     "parser_for",
 ]

@@ -25,9 +25,9 @@ from msgspec import convert
 from interlock.events.chat import OLD_CALL
 from interlock.events.json import as_json, as_text, dumps, elements, is_array, is_object, members
 from interlock.events.parts import AnyAnnotation
-from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Refusal, Usage
+from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Refusal, TokenLogprob, Usage
 from interlock.fsm.lifecycle import NO_FIELDS
-from interlock.parsers.chunk import Chunk, ChunkError, Entry, ReasoningCounter, Recoveries
+from interlock.parsers.chunk import Chunk, ChunkError, ReasoningCounter, Recoveries
 from interlock.parsers.item_writers import (
     Alignment,
     ItemWriter,
@@ -343,7 +343,7 @@ class ChatParser:
         if text:
             self._write(self._queue[-1], text, entries)
 
-    def _write(self, item: _QueuedItem, text: str, entries: Sequence[Entry]) -> None:
+    def _write(self, item: _QueuedItem, text: str, entries: Sequence[TokenLogprob]) -> None:
         """Write a text, or keep it until its item is the head; then write all items that are ready."""
         if item is self._current and item.writer is not None:
             self._out += text_deltas(item.writer, text, entries)

@@ -12,11 +12,8 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from interlock.fsm.deltas import Delta, Usage
+from interlock.fsm.deltas import Delta, TokenLogprob, Usage
 from interlock.parsers.routing import EndReason
-
-Entry: TypeAlias = Mapping[str, object]
-"""The log probability of one token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`."""
 
 
 class Chunk(Struct):
@@ -26,8 +23,8 @@ class Chunk(Struct):
     """The new token ids, in order; formats that are parsed as text only count them."""
     text: str | None = None
     """The new text, for formats that are parsed as text: empty if the tokens have none; harmony ignores it."""
-    logprobs: Sequence[Entry] | None = None
-    """The log probabilities, an entry for each new token; None if there are none."""
+    logprobs: Sequence[TokenLogprob] | None = None
+    """The log probabilities, one for each new token; None if there are none."""
     delta: object | None = None
     """For the format `chat`: an object or mapping with the fields of a delta of Chat Completions (`content`, `reasoning` or
     `reasoning_content`, `refusal`, `tool_calls`, `function_call`), or None."""

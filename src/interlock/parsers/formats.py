@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from interlock.events.json import members
-from interlock.fsm.deltas import Delta, EndTurn, Usage
-from interlock.parsers.chunk import Chunk, ChunkError, Entry, Parser
+from interlock.fsm.deltas import Delta, EndTurn, TokenLogprob, Usage
+from interlock.parsers.chunk import Chunk, ChunkError, Parser
 from interlock.parsers.item_writers import ItemWriter, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, EndReason, Routing, finish_reason_of
 
@@ -19,7 +19,7 @@ class PlainParser:
     """Parses plain text, all of which is the answer; see `Parser`. The message opens with its first text."""
 
     _tokens: int = 0
-    _entries: list[Entry] = field(factory=list[Entry])
+    _entries: list[TokenLogprob] = field(factory=list[TokenLogprob])
     _writer: ItemWriter | None = None
 
     def feed(self, chunk: Chunk) -> list[Delta]:

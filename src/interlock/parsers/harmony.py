@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from attrs import define, evolve, field, frozen
 
-from interlock.events.json import elements
-from interlock.fsm.deltas import Delta, EndTurn, Usage
+from interlock.fsm.deltas import Delta, EndTurn, TokenLogprob, Usage
 from interlock.fsm.table import Edge, State, Table
-from interlock.parsers.chunk import Chunk, ChunkError, Entry, Recoveries
+from interlock.parsers.chunk import Chunk, ChunkError, Recoveries
 from interlock.parsers.item_writers import ItemWriter, StreamWriter, join_text, text_deltas, writer_for
 from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Route, Routing, finish_reason_of
+from interlock.parsers.stop_strings import stops_in
 
 if TYPE_CHECKING:
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
@@ -239,14 +239,16 @@ class TokenText:
     """Text of complete characters, the log probabilities of its tokens if requested, and the number of these tokens."""
 
     text: str = ""
-    entries: Sequence[Entry] = ()
+    entries: Sequence[TokenLogprob] = ()
     tokens: int = 1
 
     def cut(self, start: int = 0, end: int | None = None) -> TokenText:
         """Return the characters from `start` to `end`; the first log probability, if any, then belongs to all of them."""
         text = self.text[start:end]
-        part = {"token": text, "bytes": list(text.encode()), "top_logprobs": []}
-        return evolve(self, text=text, entries=[{**entry, **part} for entry in self.entries[:1]])
+        entries: list[TokenLogprob] = [
+            {**entry, "token": text, "bytes": [*text.encode()], "top_logprobs": []} for entry in self.entries[:1]
+        ]
+        return evolve(self, text=text, entries=entries)
 
 
 @define(eq=False)
@@ -261,14 +263,14 @@ class Characters:
     _rest: bytes = b""
     """The beginning of a character, after the text."""
     _tokens: int = 0
-    _entries: list[Entry] | tuple[()] = ()
+    _entries: list[TokenLogprob] | tuple[()] = ()
 
     @property
     def pending(self) -> bool:
         """Whether text waits for `take`, complete or not."""
         return self._tokens > 0
 
-    def feed(self, data: bytes, entry: Entry | None) -> bool:
+    def feed(self, data: bytes, entry: TokenLogprob | None) -> bool:
         """Add the bytes of a token, at least one; return whether the text is complete, ready for `take`."""
         data = self._rest + data
         text, length = utf_8_decode(data, "replace")
@@ -441,14 +443,6 @@ def _drop_start(chunks: Iterable[TokenText], start: int) -> tuple[TokenText, ...
     return tuple(rest)
 
 
-def stops_in(request: Mapping[str, object]) -> Sequence[str]:
-    """Return the stop strings of a request that must not appear in the text."""
-    if request.get("include_stop_str_in_output") is True:
-        return ()
-    stop = request.get("stop")
-    return [each for each in ([stop] if isinstance(stop, str) else elements(stop)) if isinstance(each, str) and each]
-
-
 @define(eq=False)
 class StopFilter:
     """Holds back the text of an item from where a stop string may begin: an engine truncates only its text, and its tokens go on.
@@ -570,7 +564,7 @@ class HarmonyParser:
             raise ChunkError(chunk, "token_ids")
         return self._feed_many(tokens)
 
-    def _feed_scored(self, tokens: Sequence[int], logprobs: Sequence[Entry]) -> list[Delta]:
+    def _feed_scored(self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob]) -> list[Delta]:
         for token, entry in zip(tokens, chain(logprobs, repeat(None)), strict=False):
             self._step(token, entry)
         return self._take()
@@ -604,7 +598,7 @@ class HarmonyParser:
         self._tokens = self._reasoning_tokens = 0
         return [*self._take(), EndTurn(reason, total)]
 
-    def _step(self, token: int, entry: Entry | None) -> None:
+    def _step(self, token: int, entry: TokenLogprob | None) -> None:
         """Parse a token off the hot path; a token of text is counted before its effects, a control token after them."""
         meaning = self._vocabulary.read(token)
         if isinstance(meaning, HarmonyTrigger):

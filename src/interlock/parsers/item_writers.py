@@ -12,13 +12,12 @@ import orjson
 from attrs import define, field
 
 from interlock.events.json import elements, is_array, is_object, members, parse
-from interlock.fsm.deltas import Close, Delta, Open, Reject, Text
+from interlock.fsm.deltas import Close, Delta, Open, Reject, Text, TokenLogprob
 from interlock.fsm.lifecycle import NO_FIELDS
-from interlock.parsers.chunk import Entry
 from interlock.parsers.client_tools import read_call
 from interlock.parsers.routing import Payload, Route, function_route
 
-TokenizedText: TypeAlias = tuple[str, Sequence[Entry]]
+TokenizedText: TypeAlias = tuple[str, Sequence[TokenLogprob]]
 """A text and the log probabilities of all its tokens, or none if they are unknown."""
 
 _MAX_UNMATCHED: Final = 8192
@@ -38,7 +37,7 @@ class Alignment:
     """
 
     _bytes: bytearray = field(factory=bytearray)
-    _tokens: list[tuple[int, int, Entry]] = field(factory=list[tuple[int, int, Entry]])
+    _tokens: list[tuple[int, int, TokenLogprob]] = field(factory=list[tuple[int, int, TokenLogprob]])
     """Start, end and entry of each token; the start is negative if its first bytes are already used."""
     _pending: bytes = b""
 
@@ -47,7 +46,7 @@ class Alignment:
         """Whether no token waits for its text."""
         return not self._tokens
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TokenLogprob) -> None:
         """Add the next token."""
         content = _content(entry)
         if content:
@@ -105,12 +104,12 @@ class Alignment:
         self._tokens = [(begin - stop, end - stop, entry) for begin, end, entry in self._tokens if end > stop]
 
 
-def _part(entry: Entry, fragment: bytes | bytearray) -> Entry:
+def _part(entry: TokenLogprob, fragment: bytes | bytearray) -> TokenLogprob:
     """Return the entry for a part of a token, without alternatives, because those are for the whole token."""
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 
-def _content(entry: Entry) -> bytes:
+def _content(entry: TokenLogprob) -> bytes:
     """Return the text of a token: its `bytes` if they are valid, or else its `token`."""
     content, token = entry.get("bytes"), entry.get("token")
     numbers = [number for number in elements(content) if isinstance(number, int) and number in range(256)]
@@ -455,7 +454,7 @@ def writer_for(route: Route, call_id: str = "") -> ItemWriter:
     return _WRITERS[route.payload](route, {"call_id": call_id} if call_id and route.has_call_id else NO_FIELDS)
 
 
-def text_deltas(writer: ItemWriter, text: str, entries: Sequence[Entry]) -> list[Delta]:
+def text_deltas(writer: ItemWriter, text: str, entries: Sequence[TokenLogprob]) -> list[Delta]:
     """Write a text, with the log probabilities of its tokens if the item is a message: in the API, no other item has them."""
     return [Text(text, entries)] if entries and writer.route.kind == "message" else writer.write(text)
 

@@ -40,11 +40,12 @@ from interlock.fsm.deltas import (
     Succeed,
     Summary,
     Text,
+    TokenLogprob,
     Usage,
 )
 from interlock.fsm.lifecycle import Fields
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.parsers.chunk import Chunk, ChunkError, Entry, Recoveries
+from interlock.parsers.chunk import Chunk, ChunkError, Recoveries
 from interlock.parsers.item_writers import Alignment, ItemWriter, StreamWriter, join_text, writer_for
 from interlock.parsers.routing import PREAMBLE, EndReason, Route, Routing, as_arguments, finish_reason_of, is_json
 
@@ -164,7 +165,7 @@ class _UpstreamItem:
         """Return the text received so far."""
         return "".join(self.texts.get(place, ()))
 
-    def add(self, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+    def add(self, place: TextPlace, text: str, entries: Sequence[TokenLogprob] = ()) -> None:
         """Add more of a text."""
         if self.place not in (place, None):
             self.end_part()
@@ -437,7 +438,7 @@ class ResponsesParser:
         if item in self._queue:
             item.pending.append(delta)
 
-    def _add(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+    def _add(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[TokenLogprob] = ()) -> None:
         """Add more of a text. Ignore it for an ended item, except a message or reasoning that the service left open or empty."""
         if item.status in FINAL_STATUSES and item.kind not in PARTED_KINDS:
             return
@@ -448,7 +449,7 @@ class ResponsesParser:
             self._queue.append(item)
         item.add(place, text, entries)
 
-    def _complete(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[Entry] = ()) -> None:
+    def _complete(self, item: _UpstreamItem, place: TextPlace, text: str, entries: Sequence[TokenLogprob] = ()) -> None:
         """Add the new content of a whole text."""
         received = item.received(place)
         if text.startswith(received):
@@ -492,7 +493,7 @@ class ResponsesParser:
         for place, part in wholes:
             self._complete_part(item, places.get(place, place), part)
 
-    def _entries(self, event: Fields) -> Sequence[Entry]:
+    def _entries(self, event: Fields) -> Sequence[TokenLogprob]:
         """Return the log probabilities in an event or part, if the request wants them."""
         logprobs = event.get("logprobs")
         wanted = logprobs and "message.output_text.logprobs" in self._include

@@ -1,16 +1,26 @@
-"""Ends the text of a turn at a stop string, for engines that cannot do so themselves."""
+"""Ends a turn at a stop string in its answer, for engines that cannot do so themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from attrs import define, field
+from attrs import define, evolve, field
+
+from interlock.fsm.deltas import Close, Delta, EndTurn, Open, Reject, Text, Usage
+from interlock.parsers.chunk import Chunk, ListReader, Parser, Recoveries
+from interlock.parsers.item_writers import Alignment, TokenizedText
+from interlock.parsers.routing import EndReason
 
 
 def _strings(stop: object) -> tuple[str, ...]:
     strings = cast("Iterable[object]", stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else (stop,)
     return tuple(each for each in strings if isinstance(each, str) and each)
+
+
+def stops_in(request: Mapping[str, object]) -> Sequence[str]:
+    """Return the stop strings of a request that must not appear in the text."""
+    return () if request.get("include_stop_str_in_output") is True else _strings(request.get("stop"))
 
 
 def _begun(string: str, text: str) -> int:
@@ -20,13 +30,9 @@ def _begun(string: str, text: str) -> int:
 
 @define(eq=False)
 class StopStrings:
-    """Cuts the text of one turn before the stop string that is complete first, however the text is divided.
+    """Cuts a text before the stop string that is complete first, however the text is divided."""
 
-    Args:
-        strings: The `stop` of a request: a string, several, or None.
-    """
-
-    strings: tuple[str, ...] = field(converter=_strings)
+    strings: Sequence[str]
     found: str | None = field(default=None, init=False)
     """The stop string at which the text ended."""
     _rest: str = field(default="", init=False)
@@ -46,6 +52,89 @@ class StopStrings:
         return text[:end]
 
     def end(self) -> str:
-        """Return the rest of the text, at the end of a turn that has not come to a stop string."""
+        """Return the rest of the text, which has not come to a stop string."""
         rest, self._rest = self._rest, ""
         return rest
+
+
+@define(eq=False)
+class StopParser(ListReader):
+    """Parses as another parser does, and cuts a turn before the first stop string in a message; see `Parser`.
+
+    Reasoning and calls may contain the strings. Once one is `found`, end the turn: no further output has deltas.
+
+    Args:
+        parser: Parses the output.
+        stop: The `stop` of a request: a string, several, or None.
+    """
+
+    parser: Parser
+    stop: Sequence[str] = field(converter=_strings)
+    _strings: StopStrings = field(init=False)
+    _alignment: Alignment = field(factory=Alignment, init=False)
+    """Finds the log probabilities of the text that is not cut."""
+    _in_message: bool = field(default=True, init=False)
+    """Whether text belongs to a message, as it does if no item is open."""
+
+    def __attrs_post_init__(self) -> None:
+        self._strings = StopStrings(self.stop)
+
+    @property
+    def found(self) -> str | None:
+        """The stop string in the turn that has not ended yet."""
+        return self._strings.found
+
+    @property
+    def recoveries(self) -> Recoveries:
+        """The repairs of the other parser."""
+        recoveries: Recoveries | None = getattr(self.parser, "recoveries", None)
+        return recoveries or Recoveries()
+
+    def read_lists(self, items: Iterable[Mapping[str, object]]) -> None:
+        """Have the other parser take the schemas, if it needs them."""
+        if isinstance(self.parser, ListReader):
+            self.parser.read_lists(items)
+
+    def feed(self, chunk: Chunk) -> list[Delta]:
+        """Return the deltas of a chunk, without text that may belong to a stop string."""
+        return [each for delta in self.parser.feed(chunk) for each in self._read(delta)]
+
+    def end(self, reason: EndReason, usage: Usage) -> list[Delta]:
+        """End the turn, with the reason `stop` if the output after a stop string would have another one."""
+        *deltas, end = self.parser.end(reason, usage)
+        out = [each for delta in deltas for each in self._read(delta)]
+        out += self._flush()
+        if self.found is not None and isinstance(end, EndTurn) and end.reason in ("length", "cut"):
+            end = evolve(end, reason="stop")
+        self._strings, self._in_message = StopStrings(self.stop), True
+        return [*out, end]
+
+    def _read(self, delta: Delta) -> list[Delta]:
+        if self.found is not None:
+            return []
+        if isinstance(delta, str | Text) and self._in_message:
+            text, entries = (delta, ()) if isinstance(delta, str) else (delta.text, delta.logprobs)
+            for entry in entries:
+                self._alignment.add(entry)
+            before = self._strings.feed(text)
+            return self._write(before) if self.found is None else [*self._write(before), *self._flush()]
+        out = self._flush()
+        if isinstance(delta, Open | Close | Reject):
+            self._in_message = not isinstance(delta, Open) or delta.kind == "message"
+        return [*out, delta]
+
+    def _write(self, text: str) -> list[Delta]:
+        return _deltas(self._alignment.find(text))
+
+    def _flush(self) -> list[Delta]:
+        """Return the text that waits, at the end of an item or of the turn."""
+        out = [*self._write(self._strings.end()), *_deltas(self._alignment.flush())]
+        self._alignment = Alignment()
+        return out
+
+
+def _deltas(tokenized: TokenizedText) -> list[Delta]:
+    text, entries = tokenized
+    if entries:
+        return [Text(text, entries)]
+    return [text] if text else []

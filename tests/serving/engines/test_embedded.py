@@ -334,14 +334,6 @@ def test_a_budget_truncates_the_turn(family, budget):
     assert outputs(turn_for(budget=len(whole)), engine)[-1].finish_reason == "stop"
 
 
-@pytest.mark.parametrize(("stop", "end"), [("for a", "stand-in "), (["model", "a stand"], "stand-in for a "), (["?"], "model.")])
-def test_the_answer_ends_at_a_stop_string(stop, end):
-    steps = outputs(turn_for("Hi", stop=stop))
-    text = "".join(step.chunk.delta.get("content", "") for step in steps)
-    matched = stop if isinstance(stop, str) else next((each for each in stop if each == "model"), None)
-    assert (text.endswith(end), steps[-1].stop_sequence) == (True, matched)
-
-
 @pytest.mark.parametrize("name", [None, "harmony", *DEFAULT_REASONING])
 def test_the_embedded_engine_writes_any_format(name):
     step = script_step(turn_for(tools=[MAIL, WEATHER]))

@@ -364,19 +364,34 @@ def test_an_estimate_counts_media_beside_the_text() -> None:
     assert estimate([part, "a" * 400]) == pytest.approx(300 + 100, abs=20)
 
 
+SCORED = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": [{"token": "b", "logprob": -9999.0}]}
+
 TYPED = [
-    (EngineOutput(Chunk([1], "a", [{"token": "a"}], object()), more=[Chunk()]), None),
+    (EngineOutput(Chunk([1], "a", [SCORED], object()), more=[Chunk()]), None),
     ("a", "'a', and not an EngineOutput, such as EngineOutput(Chunk(text='Hi'), 'stop')"),
-    (EngineOutput("a"), "an EngineOutput whose chunk is 'a', and not Chunk"),
-    (EngineOutput(Chunk(text=5)), "an EngineOutput whose chunk.text is 5, and not str or None"),
-    (EngineOutput(Chunk(), more=[Chunk([""])]), "an EngineOutput whose more[0].token_ids is [''], and not Sequence[int]"),
-    (EngineOutput(Chunk(), more=5), "an EngineOutput whose more is 5, and not Sequence[Chunk]"),
-    (EngineOutput(Chunk(), output_tokens="3"), "an EngineOutput whose output_tokens is '3', and not int"),
+    (EngineOutput("a"), "an EngineOutput whose chunk is 'a', and not Chunk: Expected `object`, got `str`"),
+    (EngineOutput(Chunk(text=5)), "an EngineOutput whose chunk.text is 5, and not str or None: Expected `str | null`, got `int`"),
+    (
+        EngineOutput(Chunk(logprobs=[{"token": "a", "logprob": float("-inf")}])),
+        (
+            "an EngineOutput whose chunk.logprobs is [{'token': 'a', 'logprob': -inf}], and not Sequence[TokenLogprob] or None: "
+            "Expected `float` >= -1.7976931348623157e+308 - at `$[0].logprob`"
+        ),
+    ),
+    (
+        EngineOutput(Chunk(), more=[Chunk([""])]),
+        "an EngineOutput whose more[0].token_ids is [''], and not Sequence[int]: Expected `int`, got `str` - at `$[0]`",
+    ),
+    (EngineOutput(Chunk(), more=5), "an EngineOutput whose more is 5, and not Sequence[Chunk]: Expected `array`, got `int`"),
+    (
+        EngineOutput(Chunk(), output_tokens="3"),
+        "an EngineOutput whose output_tokens is '3', and not int: Expected `int`, got `str`",
+    ),
     (
         EngineOutput(Chunk(), "eos"),
         (
             "an EngineOutput whose finish_reason is 'eos', "
-            "and not None or one of stop, length, content_filter, abort, error, cut, steered"
+            "and not None or one of stop, length, content_filter, abort, error, cut, steered: Invalid enum value 'eos'"
         ),
     ),
 ]

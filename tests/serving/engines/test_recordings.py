@@ -287,7 +287,7 @@ def test_a_written_recording_reads_back_the_same() -> None:
         (lines_of({"token_ids": [True]}), 2, "Expected `int`, got `bool` - at `$.token_ids[0]`"),
         (lines_of({"text": 1}), 2, "Expected `str | null`, got `int` - at `$.text`"),
         (lines_of({"logprobs": [1]}), 2, "Expected `object`, got `int` - at `$.logprobs[0]`"),
-        (lines_of({"token_ids": [1, 2], "logprobs": [{}]}), 2, "1 logprobs for 2 token_ids"),
+        (lines_of({"token_ids": [1, 2], "logprobs": [{"token": "a", "logprob": -1.0}]}), 2, "1 logprobs for 2 token_ids"),
         (lines_of({"finish_reason": "done"}), 2, "Invalid enum value 'done' - at `$.finish_reason`"),
         (lines_of({"usage": {"input_tokens": True}}), 2, "Expected `int | null`, got `bool` - at `$.usage.input_tokens`"),
         (lines_of({"usage": {"cached_tokens": -1}}), 2, "Expected `int` >= 0 - at `$.usage.cached_tokens`"),
@@ -407,9 +407,9 @@ def test_text_is_divided_by_token_if_the_log_probabilities_spell_it() -> None:
 
 
 def test_text_is_divided_by_character_if_the_log_probabilities_do_not_spell_it() -> None:
-    whole = recorded({"text": "abc", "logprobs": [logprob("\ufffd"), {"bytes": None}]})
+    whole = recorded({"text": "abc", "logprobs": [logprob("\ufffd"), {**logprob("bc"), "bytes": None}]})
     assert chunks(rechunk(whole, 2)) == [
-        [Chunk(text="ab", logprobs=(logprob("\ufffd"), {"bytes": None})), Chunk(text="c", logprobs=())],
+        [Chunk(text="ab", logprobs=(logprob("\ufffd"), {**logprob("bc"), "bytes": None})), Chunk(text="c", logprobs=())],
     ]
 
 

@@ -15,7 +15,7 @@ from interlock.events.sse import EventWriter
 from interlock.fsm import driver
 from interlock.fsm.deltas import Cancel, Fail, Fault, Run, Succeed
 from interlock.fsm.driver import SequentialIds
-from interlock.parsers.chunk import Chunk
+from interlock.parsers import Chunk, Tagged
 from interlock.serving.engines import engine as engines
 from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.requests.api_errors import EngineError
@@ -469,14 +469,32 @@ class Wrong(Engine):
         del turn
         yield EngineOutput(Chunk(text="Hi"))
         yield self.output
-        yield EngineOutput(Chunk(), "stop")
 
 
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
         (" there", "' there', and not an EngineOutput, such as EngineOutput(Chunk(text='Hi'), 'stop')"),
-        (EngineOutput(Chunk(text=5)), "an EngineOutput whose chunk.text is 5, and not str or None"),
+        (
+            EngineOutput(Chunk(text=5)),
+            "an EngineOutput whose chunk.text is 5, and not str or None: Expected `str | null`, got `int`",
+        ),
+        (
+            EngineOutput(Chunk(text="a", logprobs=[{"token": "a"}])),
+            (
+                "an EngineOutput whose chunk.logprobs is [{'token': 'a'}], and not Sequence[TokenLogprob] or None: "
+                "Object missing required field `logprob` - at `$[0]`"
+            ),
+        ),
+        (
+            EngineOutput(Chunk(), input_tokens=2.5),
+            "an EngineOutput whose input_tokens is 2.5, and not int: Expected `int`, got `float`",
+        ),
+        (EngineOutput(Chunk(), output_tokens=-1), "an EngineOutput whose output_tokens is -1, and not int: Expected `int` >= 0"),
+        (
+            EngineOutput(Chunk(), "stop", stop_sequence=5),
+            "an EngineOutput whose stop_sequence is 5, and not str or None: Expected `str | null`, got `int`",
+        ),
         (
             EngineOutput(Chunk([1])),
             (
@@ -497,4 +515,32 @@ def test_a_wrong_output_fails_the_response_and_the_log_says_what_is_wrong(output
     assert (record.getMessage(), record.exc_info) == (
         f"resp_1: the response failed: 'generate' of Wrong yielded {problem}",
         None,
+    )
+
+
+class Wordy(Engine):
+    models = ("staged",)
+    format = Tagged("hermes", "qwen3")
+    spoken = 0
+
+    async def generate(self, turn):
+        del turn
+        for word in ("The END? ", "</think>", "\n\n", "It rains. E", "ND", " of it."):
+            self.spoken += 1
+            yield EngineOutput(Chunk([1], word))
+        yield EngineOutput(Chunk(), "length")
+
+
+def test_a_turn_ends_at_a_stop_string_in_its_answer() -> None:
+    engine = Wordy()
+    run = begin(engine, stop=["END"])
+    events = [event for batch in asyncio.run(collect(run)) for event in batch]
+    assert check(events) == []
+    response = events[-1]["response"]
+    texts = [item["content"][0]["text"] for item in response["output"]]
+    assert (response["status"], texts, run.run.progress.stop_sequence, engine.spoken) == (
+        "completed",
+        ["The END? ", "It rains. "],
+        "END",
+        5,
     )

@@ -14,11 +14,11 @@ from importlib import import_module
 from math import inf
 from typing import Final, Literal, TypeAlias
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, field, frozen
 from attrs.validators import ge
 
 from interlock.events.json import elements, is_array, is_object, members
-from interlock.parsers import Format, StopStrings, Tagged
+from interlock.parsers import Format, Tagged
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.prompt import (
     SERVER_CALLS,
@@ -88,10 +88,7 @@ class EmbeddedEngine(Engine):
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         prompt = await self.count(turn)
-        step, stop = _truncate_at_stop(script_step(turn), turn.request.extensions.get("stop"))
-        outputs = await write_step(step, self.format, prompt, turn.budget)
-        if outputs[-1].finish_reason == "stop":
-            outputs[-1] = evolve(outputs[-1], stop_sequence=stop)
+        outputs = await write_step(script_step(turn), self.format, prompt, turn.budget)
         async for output in play(outputs, self.rate):
             yield output
 
@@ -113,13 +110,6 @@ def script_step(turn: Turn) -> ScriptStep:
     return ScriptStep(
         thinks=thoughts, says=f"I'll call {names}." if has_preamble else None, calls=[_call(tool, text) for tool in tools]
     )
-
-
-def _truncate_at_stop(step: ScriptStep, stop: object) -> tuple[ScriptStep, str | None]:
-    """Truncate an answer at the first of the request's stop strings, and return that string."""
-    strings = StopStrings(stop)
-    text = strings.feed(step.says) if isinstance(step.says, str) and not step.calls else ""
-    return (step if strings.found is None else ScriptStep(thinks=step.thinks, says=text)), strings.found
 
 
 def user_text(turn: Turn) -> str:

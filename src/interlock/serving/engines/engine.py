@@ -12,15 +12,17 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args, get_type_hints
+from sys import maxsize
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_args, get_type_hints
 
 from attrs import define, evolve, field, frozen
-from msgspec import ValidationError, convert
+from msgspec import Meta, convert
 
 from interlock.events.items import NOTHING
 from interlock.events.json import is_array, members
 from interlock.fsm.deltas import FinishReason, Usage
-from interlock.parsers import Chunk, Format, Parser, Tagged, parser_for
+from interlock.parsers import Chunk, Format, Parser, StopParser, Tagged, parser_for
+from interlock.parsers.stop_strings import stops_in
 from interlock.serving.engines.chat_messages import as_object, chat_messages, function_of, template_messages
 from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.metrics import OTHER
@@ -69,22 +71,34 @@ class EngineOutput:
     """With the reason `stop`, the request's stop string that ended the turn; None if none did, or the engine does not say."""
 
 
+_COUNT: Final = Annotated[int, Meta(ge=0, le=maxsize)]
+_HINTS: Final[Mapping[type, Mapping[str, object]]] = {
+    kind: {name: _COUNT if hint is int else hint for name, hint in get_type_hints(kind).items()} for kind in (EngineOutput, Chunk)
+}
+"""The types of the fields of an output, by its class."""
+
+
 def explain_output(output: object) -> str | None:
     """Return what is wrong with an output that `generate` yielded, or None. It takes long: for outputs that cannot be read."""
     if not isinstance(output, EngineOutput):
         return f"{output!r:.100}, and not an EngineOutput, such as EngineOutput(Chunk(text='Hi'), 'stop')"
-    parts = [("", output), ("chunk.", output.chunk)]
-    parts += [(f"more[{index}].", chunk) for index, chunk in enumerate(output.more if is_array(output.more) else ())]
-    for place, part in parts:
-        kind = type(part)
-        for name, hint in get_type_hints(kind).items() if kind in {EngineOutput, Chunk} else ():
-            value: object = getattr(part, name)
-            try:
-                convert(value, hint)
-            except ValidationError:
-                reasons = f"None or one of {', '.join(get_args(FinishReason))}"
-                allowed = reasons if name == "finish_reason" else str(get_annotations(kind)[name]).replace(" | ", " or ")
-                return f"an EngineOutput whose {place}{name} is {value!r:.100}, and not {allowed}"
+    chunks = [("chunk.", output.chunk)]
+    chunks += [(f"more[{index}].", chunk) for index, chunk in enumerate(output.more if is_array(output.more) else ())]
+    problems = (explain_fields(part, place) for place, part in [("", output), *chunks])
+    return next(filter(None, problems), None)
+
+
+def explain_fields(part: object, place: str = "") -> str | None:
+    """Return which field of an output, or of the chunk at a place of it, has another type, or None."""
+    kind = type(part)
+    for name, hint in _HINTS.get(kind, {}).items():
+        value: object = getattr(part, name)
+        try:
+            convert(value, hint)
+        except ValueError as error:
+            reasons = f"None or one of {', '.join(get_args(FinishReason))}"
+            allowed = reasons if name == "finish_reason" else str(get_annotations(kind)[name]).replace(" | ", " or ")
+            return f"an EngineOutput whose {place}{name} is {value!r:.100}, and not {allowed}: {error}"
     return None
 
 
@@ -227,7 +241,10 @@ class Engine(ABC):
             ApiError: The engine refuses the request, such as for an unknown model.
         """
         del tenant, connection
-        return Generation(self, parser_for(self.format, request.declare_tools(items)))
+        body = request.declare_tools(items)
+        stop = stops_in(body)
+        parser = parser_for(self.format, {**body, "stop": None} if stop else body)
+        return Generation(self, StopParser(parser, stop) if stop else parser)
 
     async def require_ready(self) -> None:
         """Raise `ApiError` if no server answers."""
@@ -297,8 +314,9 @@ class Generation:
         return self.generate(turn)
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Generate one turn; see `Engine.generate`."""
-        return self.engine.generate(turn)
+        """Generate one turn, up to a stop string in the answer; see `Engine.generate`."""
+        outputs = self.engine.generate(turn)
+        return _until_stop(outputs, self.parser) if isinstance(self.parser, StopParser) else outputs
 
     def shorten(self, shortcut: Shortcut[Any]) -> None:
         """Allow `generate` to connect the shortcut, which takes what it would yield before the last output."""
@@ -312,6 +330,16 @@ class Generation:
 
     async def close(self) -> None:
         """Abort the generation if it still runs, and free its resources."""
+
+
+async def _until_stop(outputs: AsyncGenerator[EngineOutput, None], parser: StopParser) -> AsyncGenerator[EngineOutput, None]:
+    """Yield outputs until the parser, which has read each before the next one is requested, has found a stop string."""
+    async with aclosing(outputs):
+        async for output in outputs:
+            yield output
+            if parser.found is not None:
+                yield EngineOutput(Chunk(), "stop", stop_sequence=parser.found)
+                break
 
 
 @define(eq=False)

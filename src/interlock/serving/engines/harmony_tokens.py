@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interlock.events.items import ITEMS
 from interlock.events.json import as_text, clean, members, parse
-from interlock.parsers.chunk import Entry
+from interlock.fsm.deltas import ScoredToken, TokenLogprob
 from interlock.parsers.harmony import vocabulary
 from interlock.parsers.routing import SEPARATOR
 from interlock.serving.engines.prompt import SERVER_CALLS
@@ -135,19 +135,19 @@ def _usual_address(call: JsonItem) -> tuple[str, str]:
     return f"functions.{call.get('server_label')}{SEPARATOR}{call.get('name')}", "commentary"
 
 
-def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[Entry]:
+def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[TokenLogprob]:
     """Return the log probabilities of tokens in the API's format, each with up to `count` alternatives.
 
     `ranked` has a mapping for each token, from the likeliest token ids to objects with a `logprob`.
     """
-    entries: list[Entry] = []
+    entries: list[TokenLogprob] = []
     for token, likely in zip(tokens, ranked, strict=False):
         top = [token_entry(other, rank.logprob) for other, rank in [*likely.items()][:count]]
         entries.append({**token_entry(token, likely[token].logprob), "top_logprobs": top})
     return entries
 
 
-def token_entry(token: int, logprob: float) -> dict[str, object]:
+def token_entry(token: int, logprob: float) -> ScoredToken:
     """Return the log probability of one token in the API's format, without alternatives."""
     raw = encoding().decode([token], errors="surrogateescape").encode("utf-8", "surrogateescape")  # perhaps a part of a character
     return {"token": raw.decode("utf-8", "replace"), "bytes": [*raw], "logprob": max(logprob, -9999.0)}

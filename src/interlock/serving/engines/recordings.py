@@ -31,7 +31,7 @@ from interlock.events.json import as_json, as_text, elements, is_array, is_objec
 from interlock.events.settings_echo import response_settings
 from interlock.events.sse import DONE_FRAME, EventWriter, SseWriter, Writer
 from interlock.events.stream import StreamEvent
-from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, Usage
+from interlock.fsm.deltas import Delta, Fail, Finish, FinishReason, Run, Start, Succeed, TokenLogprob, Usage
 from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.fsm.table import InterlockError
 from interlock.parsers import Chunk, Format, FormatName, Tagged, parser_for
@@ -135,7 +135,7 @@ class _RecordedChunk(_RecordedFields):
     token_ids: tuple[int, ...] | None = None
     """Any integers: an engine may yield an id that the vocabulary lacks, and the parser recovers from it."""
     text: str | None = None
-    logprobs: tuple[dict[str, object], ...] | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
     delta: _RecordedDelta | None = None
     finish_reason: FinishReason | None = None
     stop_sequence: str | None = None

@@ -33,7 +33,7 @@ from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
 from interlock.parsers.chunk import ChunkError, ListReader
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, explain_output, fitting
+from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, explain_fields, explain_output, fitting
 from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
@@ -74,7 +74,10 @@ GENERATION_ERROR: Final = "The server had an error while it generated the respon
 """Replaces the message of an error that may contain private details."""
 
 READING_ERRORS: Final = (AttributeError, TypeError, ValueError)
-"""The errors that an output may cause which is not what its type says. Outputs are not checked before: it takes too long."""
+"""The errors that an output may cause which is not what its type says.
+
+Outputs are not checked before, which takes too long: parsers and deltas refuse what they cannot read, and a turn its last output.
+"""
 
 MAX_TURNS: Final = 128
 """The turns after which a response ends although its last call is async, so that a model cannot call forever."""
@@ -567,7 +570,7 @@ class ResponseRun(Generic[T]):
                     rewritten = read((output.chunk, *output.more))
                     reason = output.finish_reason or reason
                     progress.finish_reason, progress.stop_sequence = output.finish_reason, output.stop_sequence
-                    if output.input_tokens or output.cached_tokens or output.output_tokens:
+                    if output.finish_reason or output.input_tokens or output.cached_tokens or output.output_tokens:
                         progress.usage = _update_usage(progress.usage, output)
                     while len(rewritten) > DELTAS_AT_ONCE:
                         yield rewritten[:DELTAS_AT_ONCE]
@@ -578,11 +581,9 @@ class ResponseRun(Generic[T]):
                             yield step
                     elif rewritten:
                         yield rewritten
-        if progress.finish_reason is None:
-            without = f"yielded an output after its finish reason '{reason}'" if reason else "stopped without a finish reason"
-            raise EngineError(f"The engine {without}.")
+        finish_reason = self._read_end(reason)
         progress.usage = await self._counted_usage(turn)
-        end = self._end_turn(progress.finish_reason)
+        end = self._end_turn(finish_reason)
         progress.end(sum(delta.usage.output_tokens for delta in end if isinstance(delta, EndTurn) and delta.usage))
         yield self.tools.rewrite(end)
         progress.calls = self.driver.ready
@@ -601,6 +602,16 @@ class ResponseRun(Generic[T]):
         if not progress.turn_output_at:
             progress.turn_output_at = monotonic()
         return self.tools.rewrite(changes)
+
+    def _read_end(self, reason: FinishReason | None) -> FinishReason:
+        """Return the reason in the last output of a turn; `reason` is the last one that any output of the turn has."""
+        progress = self.progress
+        if explain_fields(progress.output) is not None:
+            raise TypeError(progress.output)
+        if progress.finish_reason is None:
+            without = f"yielded an output after its finish reason '{reason}'" if reason else "stopped without a finish reason"
+            raise EngineError(f"The engine {without}.")
+        return progress.finish_reason
 
     def _until_boundary(self, changes: Sequence[Delta]) -> Iterator[Sequence[Delta] | TurnTrigger]:
         """Yield each delta, and `STEER` before the first one at which no item is open and no call waits for the client."""

@@ -257,7 +257,7 @@ def test_the_tokens_of_a_turn_are_counted():
 
 def test_log_probabilities_go_with_their_text():
     ids = MARKED.encode("a", ["</think>"], "b")
-    assert read(output(ids), entries=[{"token": MARKED.decode([token])} for token in ids])[1].tokens == ["b"]
+    assert read(output(ids), entries=[{"token": MARKED.decode([token]), "logprob": -1.0} for token in ids])[1].tokens == ["b"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])

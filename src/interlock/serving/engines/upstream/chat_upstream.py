@@ -22,7 +22,7 @@ from interlock.events import request as wire
 from interlock.events.chat import OLD_CALL, add_extras, extras_in, split_extras
 from interlock.events.json import as_text, elements, is_array, members
 from interlock.events.parts import Json
-from interlock.fsm.deltas import Delta, FinishReason, Open, Usage
+from interlock.fsm.deltas import Delta, FinishReason, Open, ScoredToken, TokenLogprob, Usage
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import REPLACEMENT, ChatParser, join_halves, reasoning_of
 from interlock.serving.engines.chat_messages import Message, chat_messages, function_of
@@ -442,19 +442,19 @@ def _raw_text(delta: ChatDelta) -> str:
     return delta.content if isinstance(delta.content, str) else ""
 
 
-def _entries(logprobs: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
+def _entries(logprobs: Mapping[str, object]) -> Sequence[TokenLogprob] | None:
     entries = map(members, (*elements(logprobs.get("content")), *elements(logprobs.get("refusal"))))
     return [{**_entry(each), "top_logprobs": [*map(_entry, elements(each.get("top_logprobs")))]} for each in entries] or None
 
 
-def _entry(value: object) -> dict[str, object]:
+def _entry(value: object) -> ScoredToken:
     """Return the log probability of a token with all the fields that the API requires."""
     entry = members(value)
     token, raw, logprob = str(entry.get("token", "")), elements(entry.get("bytes")), entry.get("logprob")
-    is_raw = raw and all(type(byte) is int and byte in BYTES for byte in raw)
+    numbers = [byte for byte in raw if type(byte) is int and byte in BYTES]
     return {
         "token": token,
-        "bytes": raw if is_raw else [*token.encode(errors="replace")],
+        "bytes": numbers if raw and len(numbers) == len(raw) else [*token.encode(errors="replace")],
         "logprob": max(LEAST_PROBABLE, min(logprob, 0.0)) if isinstance(logprob, int | float) and not isnan(logprob) else 0.0,
     }
 

@@ -19,8 +19,8 @@ from msgspec.json import Decoder
 
 from interlock.events import request as wire
 from interlock.events.json import elements, members
+from interlock.fsm.deltas import ScoredToken, TokenLogprob
 from interlock.parsers import Chunk, Tagged
-from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
@@ -116,7 +116,7 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         """Return the prompt of a turn, and the most tokens that the prompt and the output may have together."""
 
     @abstractmethod
-    def _entry(self, token: str, logprob: float) -> dict[str, object]:
+    def _entry(self, token: str, logprob: float) -> ScoredToken:
         """Return the log probability of a token in the API's format."""
 
     async def stream(self, turn: Turn) -> EventStream:
@@ -163,12 +163,12 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         offered = super()._offer(turn, hosted)
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
-    def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[Entry] | None:
+    def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[TokenLogprob] | None:
         """Return the log probabilities of a chunk's tokens; vLLM may list one alternative more than requested."""
         if logprobs is None or not self.call.request.wants_logprobs:
             return None
         count = self.call.request.top_logprobs
-        entries: list[Entry] = []
+        entries: list[TokenLogprob] = []
         for token, logprob, likely in zip_longest(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs or ()):
             ranked = sorted((likely or {}).items(), key=lambda each: -each[1])[:count]
             top = [self._entry(other, rank) for other, rank in ranked]
@@ -224,7 +224,7 @@ class HarmonyTranslator(VllmTranslator):
         output = self._tokens if last.index else [*self._prefix, *self._tokens]
         return tool_messages(output, turn.items[len(last.items) :])
 
-    def _entry(self, token: str, logprob: float) -> dict[str, object]:
+    def _entry(self, token: str, logprob: float) -> ScoredToken:
         number = token.removeprefix("token_id:")
         if not number.isdecimal():
             raise upstream_error("The upstream server sends log probabilities without token ids.")
@@ -297,7 +297,7 @@ class FamilyTranslator(VllmTranslator):
         count = self._family.count_reasoning(self._tokens, self._settings.special, self._start)
         return evolve(super().end(), reasoning_tokens=count)
 
-    def _entry(self, token: str, logprob: float) -> dict[str, object]:
+    def _entry(self, token: str, logprob: float) -> ScoredToken:
         return {"token": token, "bytes": [*token.encode(errors="replace")], "logprob": logprob}
 
     async def _special(self) -> Mapping[int, str]:

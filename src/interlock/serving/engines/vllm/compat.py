@@ -19,6 +19,7 @@ from attrs import define, frozen
 from pydantic import BaseModel, ValidationError
 
 from interlock.events.json import elements, is_array, members
+from interlock.fsm.deltas import TokenLogprob
 
 SUPPORTED: Final = ((0, 30), (0, 33))
 
@@ -354,13 +355,13 @@ def raise_if_error(serving: VllmObject, output: Output, request_id: str) -> None
     serving._raise_if_error(output.outputs[0].finish_reason, request_id)  # noqa: SLF001 - a required name
 
 
-def logprobs(serving: VllmObject, call: VllmCall, count: int, output: Output) -> list[dict[str, object]]:
+def logprobs(serving: VllmObject, call: VllmCall, count: int, output: Output) -> list[TokenLogprob]:
     """Return the log probabilities of an output's tokens in the API's format, each with `count` alternatives."""
     new = output.outputs[0]
     if new.logprobs is None:
         return []
     options = {"token_ids": new.token_ids, "logprobs": new.logprobs, "tokenizer": call.tokenizer, "top_logprobs": count}
-    entries: Sequence[BaseModel] = serving._create_response_logprobs(**options)  # noqa: SLF001 - a required name
+    entries: Sequence[VllmObject] = serving._create_response_logprobs(**options)  # noqa: SLF001 - a required name
     return [entry.model_dump() for entry in entries]
 
 

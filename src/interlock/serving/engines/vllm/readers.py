@@ -15,10 +15,10 @@ from typing import Final, TypeAlias, cast
 
 from attrs import define, evolve, field
 
-from interlock.fsm.deltas import Delta, Usage
+from interlock.fsm.deltas import Delta, TokenLogprob, Usage
 from interlock.parsers import families
 from interlock.parsers.chat_deltas import ChatParser
-from interlock.parsers.chunk import Chunk, Entry, ListReader, Recoveries
+from interlock.parsers.chunk import Chunk, ListReader, Recoveries
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, has_family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.families.patterns import matcher
@@ -231,7 +231,7 @@ class Pairing:
     _text: str = field(default="", init=False)
 
     def pair(
-        self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None, *, finished: bool = False
+        self, token_ids: Sequence[int], text: str, logprobs: Sequence[TokenLogprob] | None = None, *, finished: bool = False
     ) -> Sequence[Chunk]:
         """Return the tokens whose text has arrived, one chunk for each, or for several whose texts cannot be separated.
 
@@ -239,7 +239,7 @@ class Pairing:
         """
         return [Chunk(token_ids, text, logprobs)] if self.take(token_ids, text, logprobs) else self.take_pairs(finished=finished)
 
-    def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[Entry] | None = None) -> bool:
+    def take(self, token_ids: Sequence[int], text: str, logprobs: Sequence[TokenLogprob] | None = None) -> bool:
         """Take new tokens and text. Return whether they are one token and its text; otherwise they wait for `take_pairs`."""
         if len(token_ids) == 1 and not self._pending and not self._text:
             token = token_ids[0]

@@ -24,9 +24,8 @@ from starlette.requests import HTTPConnection, Request
 
 from interlock.embedding import random_id
 from interlock.events.json import dumps, elements, is_array, is_object, loads, members
-from interlock.fsm.deltas import FinishReason
+from interlock.fsm.deltas import FinishReason, TokenLogprob
 from interlock.parsers import Chunk, Format, parser_for
-from interlock.parsers.chunk import Entry
 from interlock.parsers.families import Family
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.harmony_tokens import (
@@ -592,7 +591,7 @@ class VllmGeneration(Generation):
         sampling.max_tokens = compat.max_tokens(self._serving, turn.budget, len(prompt))
         return evolve(call, sampling=sampling, arguments={**call.arguments, "engine_input": engine_input})
 
-    def _entries(self, call: VllmCall) -> Callable[[Output], Sequence[Entry]]:
+    def _entries(self, call: VllmCall) -> Callable[[Output], Sequence[TokenLogprob]]:
         count = self.request.top_logprobs
         if self._serving.use_harmony:
             return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
