@@ -15,6 +15,7 @@ from openai import OpenAI, RateLimitError
 
 from interlock.serve import ApiError
 from interlock.serving.build import build
+from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing import assert_legal
@@ -33,12 +34,22 @@ def test_the_code_of_the_engine_page_runs_with_only_the_named_files(tmp_path) ->
         shutil.copytree(SOURCE / folder, package / folder)
     for module in MODULES:
         shutil.copy(SOURCE / module, package / module)
-    code = "\n".join(re.findall(r"```python\n(.*?)```", ENGINE_PAGE, re.DOTALL))
+    code = "\n".join(each for each in re.findall(r"```python\n(.*?)```", ENGINE_PAGE, re.DOTALL) if "\ndef test_" not in each)
     shown = "".join(re.findall(r"```text\n(Open.*?|    function.*?)```", ENGINE_PAGE, re.DOTALL))
     done = subprocess.run(  # noqa: S603 - our own text
         [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == (shown, "")
+
+
+def test_the_test_of_the_engine_page_passes_if_the_server_sends_legal_streams() -> None:
+    (code,) = (each for each in re.findall(r"```python\n(.*?)```", ENGINE_PAGE, re.DOTALL) if "\ndef test_" in each)
+    names = {}
+    exec(code.replace("openai/gpt-oss-20b", "interlock-embedded"), names)  # noqa: S102 - our own text
+    with ServerThread(build(Settings(), EmbeddedEngine())) as url:
+        names["test_a_stream_is_legal"](url)
+        with pytest.raises(AssertionError, match=r"R3 .* the stream ends without a terminal event"):
+            names["test_a_stream_is_legal"](f"{url}/nowhere")
 
 
 def test_the_named_files_import_only_the_named_packages() -> None:

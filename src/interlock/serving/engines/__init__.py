@@ -7,6 +7,7 @@ embedded        a stand-in model that runs anywhere
 script          scripts: their format, and an engine that follows one
 script_errors   the place and the reason of an error in a script
 recordings      engine outputs as a file: read, written, rechunked and replayed
+pages           the pages in the text of a web search
 chat_messages   a conversation as messages of Chat Completions
 harmony_prompt  the prompts of gpt-oss
 harmony_tokens  text and messages as tokens of gpt-oss
