@@ -70,6 +70,7 @@ def test_a_variable_can_be_a_flag(tmp_path, text, flag) -> None:
         ({"text": '[serve]\napi_key = "secret"\n'}, "{}: serve.api_key: Expected `array`, got `str`"),
         ({"text": "[serve]\nkeys = 1\n"}, "{}: serve.keys: unknown option; choose one of allow_mcp_host, "),
         ({"text": "[[upstream]]\nurl = 1\n"}, "{}: upstream[0].url: Expected `str`, got `int`"),
+        ({"text": "[server]\n"}, "{}: Object contains unknown field `server`; choose one of upstream, serve"),
         ({"text": "upstream = 1\n"}, "{}: upstream: Expected `array`, got `int`"),
         ({"given": {"workers": "2"}}, "--workers: each process would have a store of its own in memory; add --store sqlite:PATH"),
         (
@@ -82,6 +83,14 @@ def test_an_error_names_the_place_of_the_value(tmp_path, source, message) -> Non
     with pytest.raises(SettingsError) as caught:
         read(tmp_path, **source)
     assert str(caught.value).startswith(message.format(tmp_path / "interlock.toml"))
+
+
+def test_a_wrong_value_in_a_file_is_an_error_for_commands_that_do_not_read_it(tmp_path) -> None:
+    path = tmp_path / "interlock.toml"
+    path.write_text('[serve]\nmax_streams = "many"\n')
+    with pytest.raises(SettingsError) as caught:
+        read_settings({"config": str(path)}, names={"config"}, environment={})
+    assert str(caught.value) == f"{path}: serve.max_streams: Expected `int | null`, got 'many'"
 
 
 def test_an_unreadable_file_is_an_error_of_its_option() -> None:

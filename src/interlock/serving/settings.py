@@ -471,12 +471,15 @@ def _read_file(path: Path, place: str) -> dict[str, tuple[str, object]]:
         raise SettingsError(place, f"{path}: {error.strerror}") from None
     except msgspec.ValidationError as error:
         key, message = _explain(error)
-        raise SettingsError(f"{path}: {key[1:]}" if key else str(path), message) from None
+        if not key:
+            raise SettingsError(str(path), f"{message}; choose one of {', '.join(_File.__struct_fields__)}") from None
+        raise SettingsError(f"{path}: {key[1:]}", message) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SettingsError(str(path), f"not TOML: {error}") from None
     known = [name for name, option in options().items() if option.has_flag and name != "config"]
     for name in file.serve:
         if name not in known:
             raise SettingsError(f"{path}: serve.{name}", f"unknown option; choose one of {', '.join(sorted(known))}")
-    values = {name: (f"{path}: serve.{name}", value) for name, value in file.serve.items()}
-    return {**values, "upstreams": (f"{path}: upstream", file.upstream)}
+    places = {name: (f"{path}: serve.{name}", value) for name, value in file.serve.items()}
+    places["upstreams"] = f"{path}: upstream", file.upstream
+    return {name: (place, _convert(name, value, place)) for name, (place, value) in places.items()}
