@@ -179,7 +179,7 @@ class ScriptStep(_Fields, frozen=True):
         for name in ("disconnects", "stops"):
             if isinstance(value := getattr(self, name), bool):
                 msgspec.structs.force_setattr(self, name, 0 if value else None)
-        absent = {"calls": [], "between": 0.0, "ends": "stop"}
+        absent: Mapping[str, object] = {"calls": [], "between": 0.0, "ends": "stop"}
         given = {name for name in (*ANSWER, *FAULTS) if getattr(self, name) != absent.get(name)}
         given |= {f"{name} before the first event" for name in ("disconnects", "stops") if getattr(self, name) == 0}
         for ones, others, reason in EXCLUSIVE:
