@@ -85,10 +85,11 @@ def test_harmony_gives_the_same_items_for_the_turn():
 def test_reasoning_is_read_whether_the_prompt_or_the_model_begins_it(name, thinking):
     turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
+    advice = f"do the markers of {name!r} in REASONINGS of catalog.py and in _THINKS of reference_encoders.py agree?"
     for size in (1, 3, 1000):
         reader = FamilyParser(family(None, name), ParserSettings(), "thinking" if thinking else "between")
         chunks = [Chunk(text=text[at : at + size]) for at in range(0, len(text), size)]
-        assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")]
+        assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")], advice
 
 
 @pytest.mark.long
