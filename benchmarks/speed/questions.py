@@ -182,7 +182,7 @@ def _file(rows: Rows) -> Answer | None:
     steep = {name: line for name, line in theirs.items() if line[last] > STEEP * line[min(line)]}
     steepest = dict(sorted(steep.items(), key=lambda item: -item[1][last])[:SHOWN])
     title = "µs for each piece of four letters of a call's arguments"
-    picture = lines(title, "letters before it", {"Interlock, its slowest family": ours, **steepest})
+    picture = lines(title, "letters before it", {"Interlock, slowest family": ours, **steepest})
     dearest = max(line[last] for line in theirs.values())
     sentence = (
         f"After {last:,} letters of arguments, four more letters cost at most {short(ours[last])} µs with Interlock's parsers, "

@@ -51,6 +51,7 @@ STYLE = """\
 .md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
 .md-typeset p:has(> a > img[src$=".svg"]) { overflow-x: auto }
 @media (max-width: 60em) {
+  .md-typeset td code { word-break: normal; overflow-wrap: normal }
   .md-typeset p:has(> a > img[src$=".svg"])::after {
     content: "↔ scroll sideways, or tap to see all of it";
     display: block; position: sticky; left: 0; font-size: .6rem; opacity: .7;
