@@ -46,9 +46,8 @@ tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm
 them again, keeps the results in `vllm_turns.jsonl` beside it, and writes this page.
 
 vLLM's counts differ from run to run: its parsers read all tokens of a step of the engine at once, and how many these are depends
-on the load. In three runs, 69, 70 and 74 turns had no error; this page shows the second, beside which the machine did other work,
-such as the start of the other server.
-Interlock's counts are the same in each.
+on the load. In three runs, 69, 70 and 74 turns had no error. This page shows the second, during which the machine did other work,
+such as starting the other server. Interlock's counts are the same in each.
 
 {ordinary} of the turns are *ordinary*: a working model writes such output, and writes it to its end. The others are truncated,
 malformed or blank, quote a marker, have text after a call, or call what nobody declared; how often real models write such output

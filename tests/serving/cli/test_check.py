@@ -303,11 +303,15 @@ def test_a_file_without_events_of_an_api_is_not_a_stream(data) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"data: [DONE]\n\n", b'event: response.created\ndata: {"a": 1}\n\n', b'event: message_stop\ndata: {"a']
+    "data", [b"data: [DONE]\n\n", b'event: response.created\ndata: {"a": 1}\n\n', b'event: message_stop\ndata: {"a\n\n']
 )
 def test_a_stream_is_judged_if_any_event_or_its_end_shows_that_it_is_one(data) -> None:
     assert run("-", stdin=data).exit_code == 1
-    assert run("-", "--api", "responses", stdin=b"data: hello\n\n").exit_code == 1
+
+
+def test_a_stream_of_the_given_api_has_an_event() -> None:
+    codes = [run("-", "--api", "responses", stdin=data).exit_code for data in (b"data: hello\n\n", b"hello\n")]
+    assert codes == [1, 2]
 
 
 def test_the_json_output_says_that_a_source_is_unreadable() -> None:

@@ -169,8 +169,8 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first, whole=answer)
         error = _read(judge, name, request, DIALECTS[dialect])
         verdict = judge.end()
-        if not error and not judge.is_stream and not verdict.has_done_marker:
-            error = _NO_STREAM
+        if not verdict.readable or not (judge.is_stream or verdict.has_done_marker):
+            error = error or _NO_STREAM
         if answer is not None and judge.api != "responses":
             error = error or "--whole compares only streams of the Responses API"
         if error:
