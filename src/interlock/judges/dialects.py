@@ -71,7 +71,7 @@ class AnyJudge:
         self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
-        self._shown = api
+        self._shown: ApiName | None = api
         """The API that an event has shown."""
         self._beginning = StreamDecoder()
         """Decodes the beginning, which shows the API."""
