@@ -22,7 +22,7 @@ class Place:
 
     Args:
         path: Of its file.
-        function: The function that has it.
+        function: The function that has it, after its class and a dot if several classes have one.
         mark: What the line contains; the first such line of the function is meant.
     """
 
@@ -36,9 +36,11 @@ class Place:
     def line(self, root: Path) -> int:
         """Return its number in the source that is installed in a folder. Raises `LookupError` if the source has no such line."""
         source = (root / self.path).read_text(encoding="utf-8")
-        lines = source.splitlines()
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == self.function:
+        lines, tree = source.splitlines(), ast.parse(source)
+        owner, _, name = self.function.rpartition(".")
+        owners = [each for each in ast.walk(tree) if isinstance(each, ast.ClassDef) and each.name == owner] if owner else [tree]
+        for node in (inner for each in owners for inner in ast.walk(each)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
                 for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                     if self.mark in lines[number - 1]:
                         return number
@@ -84,6 +86,8 @@ _EVENTS: Final = f"{_RESPONSES}streaming_events.py"
 _HARMONY: Final = f"{_RESPONSES}harmony.py"
 _SERVING: Final = f"{_RESPONSES}serving.py"
 
+UNENDED_STREAM: Final = r"without a terminal event|^R19: the stream has no response"
+"""Finds the symptoms of a stream without a terminal event."""
 OTHERS: Final = Fault("others", "")
 FAULTS: Final = (
     Fault(
@@ -99,12 +103,14 @@ FAULTS: Final = (
         r'^R19: `output` is `\[.*"function_call"\]`, but `\[.*"message"\]`',
         (Place("vllm/tool_parsers/hermes_tool_parser.py", "extract_tool_calls", "except Exception"),),
         ("issues/47903",),
+        "cut in arguments (hermes)",
     ),
     Fault(
         "A `<think>` that comes in one step with other tokens is part of the reasoning in the stream.",
         r'^R19: `output\[\d+\].* is `"<think>',
         (Place("vllm/reasoning/basic_parsers.py", "extract_reasoning_streaming", "elif self.start_token_id in delta_token_ids"),),
         ("issues/55195",),
+        "reasoning, text and two calls (deepseek_v32)",
     ),
     Fault(
         "What comes in one step with the end of the reasoning is not in the stream.",
@@ -126,6 +132,12 @@ FAULTS: Final = (
         r'^R19: `output` is `\[.*"message"\]`, but',
         (Place("vllm/tool_parsers/deepseekv3_tool_parser.py", "extract_tool_calls", "content = model_output["),),
         ("issues/56263",),
+        "text after a call (deepseek_v3)",
+    ),
+    Fault(
+        "Text after a call is part of its arguments in the stream.",
+        r'^R19: `output\[\d+\]\.arguments` is `"(.*\})[^}]+"`, but `"\1"`',
+        turn="text after a call (mistral)",
     ),
     Fault(
         "The last event is `response.completed`, and its response is `incomplete`.",
@@ -146,15 +158,36 @@ FAULTS: Final = (
         "a search",
     ),
     Fault(
-        "The stream ends without a terminal event, so it has no response that could equal the whole answer.",
-        r"without a terminal event|^R19: the stream has no response",
-        (
-            Place(_SERVING, "responses_stream_generator", "except GenerationError"),
-            Place(_HARMONY, "_parse_message_no_recipient", "Unknown channel"),
-        ),
+        "A message in no channel, or an unknown one, ends the stream without a terminal event, so there is no response.",
+        rf"(?:{UNENDED_STREAM}).*Error: Unknown channel",
+        (Place(_HARMONY, "_parse_message_no_recipient", "Unknown channel"),),
         ("pull/49308", "pull/38190"),
         "no channel",
     ),
+    Fault(
+        "If the engine fails, the event about its error is no valid event, and the stream ends without a terminal event.",
+        rf"(?:{UNENDED_STREAM}).*; ValidationError: .* errors for",
+        (Place(_SERVING, "responses_stream_generator", "validate_json(error_json)"),),
+        ("pull/40418", "pull/38190"),
+        "an engine that gives up: its grammar allows one call (parsers)",
+    ),
+    Fault(
+        "A search whose arguments are not JSON ends the stream without a terminal event.",
+        rf"(?:{UNENDED_STREAM}).*; JSONDecodeError",
+        (Place(_EVENTS, "emit_browser_tool_events", "json.loads"),),
+        ("pull/27674",),
+    ),
+    Fault(
+        "Code that prints nothing ends the stream without a terminal event, because the tool's result has no content.",
+        rf"(?:{UNENDED_STREAM}).*; IndexError",
+        (Place("vllm/entrypoints/openai/responses/context.py", "HarmonyContext.call_python_tool", "result.content[0].text"),),
+    ),
+    Fault(
+        "A call whose name the parser does not find ends the stream without a terminal event.",
+        rf"(?:{UNENDED_STREAM}).*; ValidationError: 1 validation error for ResponseFunctionToolCallItem name",
+        (Place(_EVENTS, "emit_simple_tool_call_open", "item = ResponseFunctionToolCallItem("),),
+    ),
+    Fault("The stream ends without a terminal event.", UNENDED_STREAM),
     Fault(
         "The last event has an item that was never sent, or lacks one that was.",
         r"^R6: |^R13: .* the response has \d+ items?|^R13: message .*'id'",

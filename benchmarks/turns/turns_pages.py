@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
-from faults import Fault, Place, count_faults
+from faults import UNENDED_STREAM, Counts, Fault, Place, count_faults
 
 from interlock.dialects import ApiName
 from interlock.judges import DIALECT_RULES, RULES
@@ -31,9 +31,13 @@ SAMPLES: Final = (
     "reasoning and a function call (parsers)",
     "an engine that gives up: its grammar allows one call (parsers)",
     "log probabilities (parsers)",
+    "cut in arguments (hermes)",
+    "reasoning, text and two calls (deepseek_v32)",
+    "text after a call (deepseek_v3)",
     "text after a call (mistral)",
 )
 """The turns whose streams of vLLM are in the corpus: one for each kind of finding."""
+CORPUS: Final = "tests/corpus/vllm"
 REPOSITORY: Final = "https://github.com/vllm-project/vllm"
 OTHER_APIS: Final[Sequence[ApiName]] = ("messages", "chat")
 
@@ -46,8 +50,8 @@ tiny model writes the tokens of [tests/real_vllm/turns.py](../../tests/real_vllm
 them again, keeps the results in `vllm_turns.jsonl` beside it, and writes this page.
 
 vLLM's counts differ from run to run: its parsers read all tokens of a step of the engine at once, and how many these are depends
-on the load. In three runs, 69, 70 and 74 turns had no error. This page shows the second, during which the machine did other work,
-such as starting the other server. Interlock's counts are the same in each.
+on the load. In three earlier runs, 69, 70 and 74 turns had no error. During the run of this page, the machine did other work.
+Interlock's counts are the same in each.
 
 {ordinary} of the turns are *ordinary*: a working model writes such output, and writes it to its end. The others are truncated,
 malformed or blank, quote a marker, have text after a call, or call what nobody declared; how often real models write such output
@@ -70,7 +74,7 @@ KEY: Final = """\
 | error | It breaks the published contract or a known client. |
 | R19 | Our own rule: a request has one answer, streamed or not. It counts a turn once, if the response in one piece is another \
 one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments do not count. A stream alone \
-cannot show it, so `interlock check` does not find it in a file. |
+cannot show it: `interlock check --whole` compares the two. |
 | deviation | It breaks a rule, but every tested client accepts it, or a well-known service sends it. Most of vLLM's are about \
 fields ([R14](rules.md#r14)), such as a null that the API omits. |
 | without an error | Of a *stream*: `interlock check` finds none. Of a *turn*: neither that nor R19. |
@@ -84,19 +88,38 @@ BY_FAULT: Final = """\
 ### By fault
 
 The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
-rows. *Raises* counts the turns in which the stream helper of the `openai` package ({openai}, Python) raises at an event. Its
-`get_final_response` raises for every stream without `response.completed`, also if the response is legally `incomplete`.
-[clients.md](conformance/clients.md) names no client that breaks on one of these, because it is about other faults.
-`benchmarks/turns/faults.py` sorts them. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull requests
-were read in November 2026: they describe the fault or a part of it, or mend it; where there is none, none was found. A stream is
-what vLLM sent: `interlock check FILE` judges it, and `interlock view FILE` shows it. For a fault of R19 alone, the file is legal.
+rows. *In {after}* counts the turns that met it [there](#in-vllm-{anchor}). *Raises* counts the turns in which the stream helper
+of the `openai` package ({openai}, Python) raises at an event. Its `get_final_response` raises for every stream without
+`response.completed`, also if the response is legally `incomplete`. [clients.md](conformance/clients.md) names no client that
+breaks on one of these, because it is about other faults. `benchmarks/turns/faults.py` sorts them. Its lines of vLLM's source are
+those of the tag v{release}. Its issues and pull requests were read in November 2026: they describe the fault or a part of it, or
+mend it; where there is none, none was found.
+
+A stream is what vLLM sent, and beside it is what vLLM answered to the same request in one piece. `interlock view FILE` shows a
+stream, and this finds its errors, also that of R19:
+
+```sh
+interlock check {corpus}/{r19}.sse --whole {corpus}/{r19}.json
+```
 """
 
+UNENDED: Final = """\
+### Streams without an end
+
+vLLM raised an exception in these turns, and closed the connection. `middlewares.ExceptionLog` of
+[tests/real_vllm](../../tests/real_vllm/middlewares.py) wrote it to the log, with the innermost line of vLLM.
+
+| turn | exception | line |
+|---|---|---|"""
+
 NEXT: Final = """\
-vLLM 0.33.0 has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`, and no turn met
-the fault any more. It played the turns too, through its own route, with its Python code on 0.32's compiled parts, on a busy
-machine, so its counts are rough: 84 turns without an error, 118 streams, 130 errors, and 6 streams without a terminal event.
-"""
+### In vLLM {release}
+
+The turns through the Responses API of {build}: its Python code, on the compiled parts of {before}.
+It has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`.
+
+| | vLLM {before} | vLLM {release} |
+|---|---:|---:|"""
 
 GROUPS: Final = """\
 ### By group
@@ -117,9 +140,9 @@ differs from what the model wrote.
 An *ordinary* turn is one that a working model writes, to its end.
 
 Some streams are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
-below: `interlock check` judges such a file, and `interlock view` shows it. `benchmarks/turns/vllm_turns.py` plays the turns
-again, writes this page, and leaves every stream of both servers in `benchmarks/out/streams`. R19 compares a stream with the
-answer in one piece, so `interlock check` cannot find it in a file.
+below, each with the answer to the same request in one piece: `interlock check A.sse --whole A.json` finds the errors,
+and `interlock view A.sse` shows the stream. `benchmarks/turns/vllm_turns.py` plays the turns again, writes this page, and leaves
+all streams and answers of both servers in `benchmarks/out/streams`.
 
 ## Responses
 """
@@ -173,13 +196,19 @@ class Played:
     at: str = ""
 
     @property
+    def causes(self) -> Iterator[tuple[str, int]]:
+        """The symptoms; each of a stream that an exception ended has the exception."""
+        for symptom, times in self.symptoms:
+            yield f"{symptom}; {self.raised}" if self.raised and re.search(UNENDED_STREAM, symptom) else symptom, times
+
+    @property
     def findings(self) -> Counter[str]:
         """How many findings each rule has."""
         return Counter(self.errors) + Counter(self.deviations)
 
 
 Sides: TypeAlias = Mapping[str, Mapping[ApiName, Mapping[str, Played]]]
-"""The results of both sides, by side, API and turn."""
+"""The results of all sides, by side, API and turn."""
 
 
 @frozen
@@ -190,11 +219,13 @@ class Run:
         build: vLLM's version, and what it ran on.
         openai: The version of the `openai` package that read the streams.
         lines: The lines of vLLM's source that make the faults, by their place.
+        next_build: The version of vLLM that played the turns of the side `next`, and what it ran on.
     """
 
     build: str
     openai: str
     lines: Mapping[str, int]
+    next_build: str = ""
 
 
 def file_name(turn: str, ending: str = "sse") -> str:
@@ -219,31 +250,7 @@ def page(run: Run, sides: Sides) -> Iterator[str]:
     yield INTRODUCTION.format(turns=len(vllm), ordinary=len(ordinary), build=run.build)
     yield "| | vLLM | Interlock |"
     yield "|---|---:|---:|"
-    for label, count in (
-        ("turns without an error", lambda side: sum(not turn.errors for turn in side.values())),
-        (
-            "of these, turns whose content differs from what the model wrote",
-            lambda side: sum(bool(turn.other_content) and not turn.errors for turn in side.values()),
-        ),
-        (
-            f"ordinary turns, of {len(ordinary)}, without an error",
-            lambda side: sum(not side[name].errors for name in ordinary),
-        ),
-        (
-            f"ordinary turns, of {len(ordinary)}, whose stream has no error",
-            lambda side: sum(not side[name].errors.keys() - {"R19"} for name in ordinary),
-        ),
-        ("streams without an error", lambda side: sum(not turn.errors.keys() - {"R19"} for turn in side.values())),
-        ("turns without a finding", lambda side: sum(not turn.findings for turn in side.values())),
-        ("turns whose stream has no terminal event", lambda side: sum(not turn.ended for turn in side.values())),
-        (
-            "turns whose events make the `openai` package raise",
-            lambda side: sum(any(symptom.startswith("openai:") for symptom, _ in turn.symptoms) for turn in side.values()),
-        ),
-        ("errors", lambda side: sum(sum(turn.errors.values()) for turn in side.values())),
-        ("deviations", lambda side: sum(sum(turn.deviations.values()) for turn in side.values())),
-    ):
-        yield f"| {label} | {count(vllm):,} | {count(interlock):,} |"
+    yield from _table(_summary(vllm, ordinary), _summary(interlock, ordinary))
     yield ""
     yield KEY
     yield "### By rule"
@@ -257,16 +264,10 @@ def page(run: Run, sides: Sides) -> Iterator[str]:
         findings = sum(turn.findings[rule] for turn in interlock.values())
         yield f"| [{rule}](rules.md#{rule.lower()}) {RULES[rule].name} | {errors:,} | {deviations:,} | {findings:,} |"
     yield ""
-    release = run.build.split()[1].partition("+")[0]
-    yield BY_FAULT.format(openai=run.openai, release=release)
-    yield "| fault | rules | turns | errors | raises | vLLM's source | reported | stream |"
-    yield "|---|---|---:|---:|---:|---|---|---|"
-    for fault, counts in count_faults(turn.symptoms for turn in vllm.values()).items():
-        links = ", ".join(f"[{rule}](rules.md#{rule.lower()})" for rule in sorted(counts.errors, key=_number))
-        cells = counts.turns, counts.errors.total(), counts.raises, *_sources(fault, release, run.lines)
-        yield f"| {fault.says} | {links} | {' | '.join(map(str, cells))} |"
+    yield from _faults(run, vllm, sides["next"]["responses"])
+    yield NEXT.format(release=_release(run.next_build), build=run.next_build, before=_release(run.build))
+    yield from _table(_summary(vllm, ordinary), _summary(sides["next"]["responses"], ordinary))
     yield ""
-    yield NEXT
     yield GROUPS
     yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|---:|---:|"
@@ -283,15 +284,85 @@ def page(run: Run, sides: Sides) -> Iterator[str]:
     yield "[All turns](conformance/turns.md), one by one."
 
 
+def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played]) -> Iterator[str]:
+    """Yield the lines on vLLM's faults and on streams without an end; `following` has the turns of the next release."""
+    release = _release(run.build)
+    r19 = file_name("reasoning and a function call (parsers)").removesuffix(".sse")
+    after = _release(run.next_build)
+    yield BY_FAULT.format(openai=run.openai, release=release, after=after, anchor=after.replace(".", ""), corpus=CORPUS, r19=r19)
+    yield f"| fault | rules | turns | in {after} | errors | raises | vLLM's source | reported | stream |"
+    yield "|---|---|---:|---:|---:|---:|---|---|---|"
+    now, later = (count_faults(turn.causes for turn in side.values()) for side in (vllm, following))
+    for fault in {**now, **later}:
+        counts = now.get(fault, Counts())
+        links = ", ".join(f"[{rule}](rules.md#{rule.lower()})" for rule in sorted(counts.errors, key=_number))
+        cells = (
+            counts.turns,
+            later.get(fault, Counts()).turns,
+            counts.errors.total(),
+            counts.raises,
+            *_sources(fault, release, run.lines),
+        )
+        yield f"| {fault.says} | {links} | {' | '.join(map(str, cells))} |"
+    yield ""
+    yield UNENDED
+    for name, turn in vllm.items():
+        if not turn.ended:
+            path, _, line = turn.at.rpartition(":")
+            yield f"| {name} | {f'`{turn.raised}`' if turn.raised else 'none'} | {_link(path, release, line) if path else ''} |"
+    yield ""
+
+
+def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[str, int]:
+    """Return the counts of a side, each with its label."""
+    every = [*turns.values()]
+    kind = f"ordinary turns, of {len(ordinary)}"
+    return {
+        "turns without an error": sum(not turn.errors for turn in every),
+        "of these, turns whose content differs from what the model wrote": sum(
+            bool(turn.other_content) and not turn.errors for turn in every
+        ),
+        f"{kind}, without an error": sum(not turns[name].errors for name in ordinary),
+        f"{kind}, whose stream has no error": sum(not turns[name].errors.keys() - {"R19"} for name in ordinary),
+        "streams without an error": sum(not turn.errors.keys() - {"R19"} for turn in every),
+        "turns without a finding": sum(not turn.findings for turn in every),
+        "turns whose stream has no terminal event": sum(not turn.ended for turn in every),
+        "turns whose events make the `openai` package raise": sum(
+            any(symptom.startswith("openai:") for symptom, _ in turn.symptoms) for turn in every
+        ),
+        "errors": sum(sum(turn.errors.values()) for turn in every),
+        "deviations": sum(sum(turn.deviations.values()) for turn in every),
+    }
+
+
+def _table(*columns: Mapping[str, int]) -> Iterator[str]:
+    for label in columns[0]:
+        yield f"| {label} | {' | '.join(f'{column[label]:,}' for column in columns)} |"
+
+
 def _sources(fault: Fault, release: str, lines: Mapping[str, int]) -> Iterator[str]:
     """Yield links to the source, the reports and the stream of a fault."""
     yield ", ".join(_source(place, release, lines[str(place)]) for place in fault.places)
     yield ", ".join(f"[#{report.partition('/')[2]}]({REPOSITORY}/{report})" for report in fault.reports)
-    yield f"[{fault.turn}](../../tests/corpus/vllm/{file_name(fault.turn)})" if fault.turn else ""
+    yield _files(fault.turn, "../..", fault.turn) if fault.turn else ""
+
+
+def _files(turn: str, root: str, says: str) -> str:
+    """Return links to the stream of a turn and to its whole answer."""
+    folder = f"{root}/{CORPUS}"
+    return f"[{says}]({folder}/{file_name(turn)}), [in one piece]({folder}/{file_name(turn, 'json')})"
 
 
 def _source(place: Place, release: str, line: int) -> str:
-    return f"[{place.path.rpartition('/')[2]}:{line}]({REPOSITORY}/blob/v{release}/{place.path}#L{line})"
+    return _link(place.path, release, str(line))
+
+
+def _release(build: str) -> str:
+    return build.split()[1].partition("+")[0]
+
+
+def _link(path: str, release: str, line: str) -> str:
+    return f"[{path.rpartition('/')[2]}:{line}]({REPOSITORY}/blob/v{release}/{path}#L{line})"
 
 
 def _others(sides: Sides) -> Iterator[str]:
@@ -315,7 +386,9 @@ def _others(sides: Sides) -> Iterator[str]:
     yield "| rule | vLLM | Interlock |"
     yield "|---|---:|---:|"
     for api in OTHER_APIS:
-        broken = {side: Counter(rule for turn in sides[side][api].values() for rule in turn.errors) for side in sides}
+        broken = {
+            side: Counter(rule for turn in sides[side][api].values() for rule in turn.errors) for side in ("vllm", "interlock")
+        }
         for rule in sorted({*broken["vllm"], *broken["interlock"]}, key=_number):
             name = DIALECT_RULES[rule].name if rule in DIALECT_RULES else "one truth"
             yield f"| {rule} {name} | {broken['vllm'][rule]} | {broken['interlock'][rule]} |"
@@ -328,8 +401,9 @@ def turns_page(sides: Sides) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name, turn in sides["vllm"]["responses"].items():
         others = _listed(sides["interlock"]["responses"][name].findings)
-        link = f"[the stream](../../../tests/corpus/vllm/{file_name(name)})" if name in SAMPLES else ""
-        first = _cell(turn.first, f"Other content: {turn.other_content}" if turn.other_content else "", link)
+        link = _files(name, "../../..", "the stream") if name in SAMPLES else ""
+        raised = f"vLLM raised `{turn.raised}`" if turn.raised else ""
+        first = _cell(turn.first, raised, f"Other content: {turn.other_content}" if turn.other_content else "", link)
         kind = "yes" if turn.ordinary else "no"
         yield f"| {name} | {kind} | {_described(turn)} | {_listed(turn.deviations)} | {first} | {others} |"
     yield ""

@@ -1,11 +1,13 @@
 """The same scripted turns against vLLM's own routes and Interlock's, on one build; writes docs/evidence/conformance.md.
 
     .venv-vllm/bin/python benchmarks/turns/vllm_turns.py harmony hermes
+    PYTHON_WITH_A_NEWER_VLLM benchmarks/turns/vllm_turns.py next
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
 in one piece is another one. The results stay in vllm_turns.jsonl, of which `turns_pages.py` makes the pages, and the streams in
-benchmarks/out/streams; arguments name the groups to play again. The streams of vLLM that `SAMPLES` names go to the corpus.
+benchmarks/out/streams; arguments name the groups to play again, and `next` plays all of them on the Responses API of the
+installed vLLM alone, for the comparison with a newer release. What vLLM sent for the turns in `SAMPLES` goes to the corpus.
 """
 
 from __future__ import annotations
@@ -59,6 +61,10 @@ PLAN: Final[Sequence[tuple[str, Setup, Sequence[Turn]]]] = (
 TERMINAL: Final = ("response.completed", "response.incomplete", "response.failed")
 WHOLE: Final[Mapping[ApiName, str]] = {"responses": "R19", "messages": "M13", "chat": "C9"}
 """The rule for the answer in one piece."""
+SIDES: Final[Mapping[str, Sequence[ApiName]]] = {side: tuple(apis.PATHS) for side in ("vllm", "interlock")}
+"""The APIs to play on each side: a server without the plugin, and one with it."""
+NEXT_SIDES: Final[Mapping[str, Sequence[ApiName]]] = {"next": ("responses",)}
+"""Those for a newer release of vLLM, without the plugin."""
 AT_ONCE: Final = 4
 """How many turns a server plays at once."""
 
@@ -109,20 +115,24 @@ def sentence(finding: Finding) -> str:
     return f"{finding.rule}: {f'`{event}`: ' if event else ''}{finding.message}"
 
 
-def measure(setup: Setup, turns: Sequence[Turn], group: str) -> Iterator[tuple[str, ApiName, str, Played]]:
-    """Play turns on a server without the plugin and on one with it; yield the side, the API and the name with each result."""
+def measure(
+    setup: Setup, turns: Sequence[Turn], group: str, sides: Mapping[str, Sequence[ApiName]]
+) -> Iterator[tuple[str, ApiName, str, Played]]:
+    """Play turns through the APIs of each side; yield the side, the API and the name with each result."""
     setup = evolve(setup, flags=(*setup.flags, "--middleware", "middlewares.ExceptionLog"))
-    servers = {
-        "vllm": Server(evolve(setup, plugin=False)),
-        "interlock": Server(evolve(setup, environment={**setup.environment, **ALL_APIS})),
+    setups = {
+        "vllm": evolve(setup, plugin=False),
+        "next": evolve(setup, plugin=False),
+        "interlock": evolve(setup, environment={**setup.environment, **ALL_APIS}),
     }
+    servers = {side: Server(setups[side]) for side in sides}
     with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
         for server in servers.values():
             stack.push(server.begin())
         for server in servers.values():
             server.__enter__()  # both, because a server that starts slows down one that plays
         for side, server in servers.items():
-            for api in apis.PATHS:
+            for api in sides[side]:
                 folder = STREAMS / side / api
                 folder.mkdir(parents=True, exist_ok=True)
                 results = list(pool.map(partial(play, server, group=group, api=api, folder=folder), turns))
@@ -153,17 +163,20 @@ def main() -> None:
     """Measure the groups that the command line names, or all; keep the results, and write the pages."""
     source = Path(str(distribution("vllm").locate_file("")))
     build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
-    run = Run(build, version("openai"), {str(place): place.line(source) for fault in FAULTS for place in fault.places})
-    sides: dict[str, dict[ApiName, dict[str, Played]]] = {}
-    if groups := sys.argv[1:]:
-        _, sides = read_results(RESULTS.read_text(encoding="utf-8"))
+    run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
+    groups, played_sides = sys.argv[1:], SIDES
+    if groups == ["next"]:
+        run, groups, played_sides = evolve(run, next_build=build), [], NEXT_SIDES
+    else:
+        lines = {str(place): place.line(source) for fault in FAULTS for place in fault.places}
+        run = evolve(run, build=build, openai=version("openai"), lines=lines)
     for group, setup, turns in PLAN:
         if not groups or group.strip("`") in groups:
-            for side, api, name, played in measure(setup, turns, group):
+            for side, api, name, played in measure(setup, turns, group, played_sides):
                 sides.setdefault(side, {}).setdefault(api, {})[name] = played
                 print(side, api, name, played, flush=True)
             RESULTS.write_text("\n".join(results(run, sides)) + "\n", encoding="utf-8")
-    for name in SAMPLES:
+    for name in SAMPLES if "vllm" in played_sides else ():
         for ending in ("sse", "json"):
             shutil.copy(STREAMS / "vllm" / "responses" / file_name(name, ending), CORPUS)
     write_pages()

@@ -462,6 +462,7 @@ def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
     pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md", "guides/vllm.md")
     conformance, performance, figures, guide = ((DOCS / page).read_text("utf-8") for page in pages)
+    conformance = conformance.partition("### Key")[0]
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     (ordinary,) = re.findall(r"^(\d+) of the turns are \*ordinary\*", conformance, flags=re.MULTILINE)
     yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from faults import FAULTS, count_faults, symptoms
-from turns_pages import PAGE, RESULTS, TURNS_PAGE, page, read_results, turns_page
+from turns_pages import PAGE, RESULTS, TURNS_PAGE, Played, page, read_results, turns_page
 
 ROOT = Path(__file__).parents[2]
 STREAMS = ROOT / "tests" / "corpus" / "vllm"
-FIELDS, CUT, THINK, LOST, WHITE, TEXT_AFTER, COMPLETED, TOOL, ENDLESS, ITEMS, STATUS, CODE, QUERY, LOGPROBS = FAULTS
+FIELDS, CUT, THINK, LOST, WHITE, TEXT_AFTER, TEXT_IN_CALL, COMPLETED, TOOL, *UNENDED, ITEMS, STATUS, CODE, QUERY, LOGPROBS = (
+    FAULTS
+)
 
 
 def counted(*streams):
@@ -25,7 +27,7 @@ def counted(*streams):
         (
             "no-channel",
             "R19: the stream has no response to compare with the whole answer",
-            [(ENDLESS, {"R3": 1, "R19": 1}, 1, 0)],
+            [(UNENDED[-1], {"R3": 1, "R19": 1}, 1, 0)],
         ),
         ("cut-in-arguments", "", [(ITEMS, {"R13": 1}, 1, 0), (COMPLETED, {"R3": 1}, 1, 0)]),
         ("empty-reasoning", "", [(ITEMS, {"R6": 1, "R13": 2}, 1, 0)]),
@@ -65,11 +67,33 @@ def counted(*streams):
             'R19: `output` is `["function_call", "message"]`, but `["function_call"]` in the whole answer',
             [(TEXT_AFTER, {"R19": 1}, 1, 0)],
         ),
+        (
+            "text-after-a-call-mistral",
+            r'R19: `output[1].arguments` is `"{\"city\":\"Rome\"}And then."`, but `"{\"city\":\"Rome\"}"` in the whole answer',
+            [(TEXT_IN_CALL, {"R19": 1}, 1, 0)],
+        ),
         ("text-after-a-call-mistral", "", []),
     ],
 )
 def test_the_errors_of_a_stream_have_these_faults(name, whole, faults):
     assert counted((name, whole)) == faults
+
+
+@pytest.mark.parametrize(
+    ("raised", "fault"),
+    [
+        ("ValueError: Unknown channel: None", UNENDED[0]),
+        ("VLLMValidationError: Unknown channel: None", UNENDED[0]),
+        ("ValidationError: 103 validation errors for …", UNENDED[1]),
+        ("JSONDecodeError: Expecting value: line 1 column 1 (char 0)", UNENDED[2]),
+        ("IndexError: list index out of range", UNENDED[3]),
+        ("ValidationError: 1 validation error for ResponseFunctionToolCallItem name Input should be …", UNENDED[4]),
+        ("KeyError: 'a'", UNENDED[5]),
+    ],
+)
+def test_the_exception_that_ends_a_stream_tells_its_fault(raised, fault):
+    turn = Played("harmony", symptoms=tuple(symptoms((STREAMS / "no-channel.sse").read_bytes())), raised=raised)
+    assert [*count_faults([turn.causes])] == [fault]
 
 
 def test_the_fault_of_most_turns_comes_first_and_others_last():
@@ -93,7 +117,15 @@ def test_each_error_of_vllm_has_one_fault():
     _, sides = read_results(RESULTS.read_text("utf-8"))
     turns = sides["vllm"]["responses"].values()
     errors = sum((Counter(turn.errors) for turn in turns), Counter())
-    assert sum((counts.errors for counts in count_faults(turn.symptoms for turn in turns).values()), Counter()) == errors
+    assert sum((counts.errors for counts in count_faults(turn.causes for turn in turns).values()), Counter()) == errors
+
+
+def test_each_stream_without_an_end_has_the_exception_that_ended_it():
+    _, sides = read_results(RESULTS.read_text("utf-8"))
+    played = (side["responses"] for side in sides.values())
+    unended = {name: turn for turns in played for name, turn in turns.items() if not turn.ended}
+    assert unended
+    assert [name for name, turn in unended.items() if not (turn.raised and turn.at)] == []
 
 
 def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
@@ -103,3 +135,5 @@ def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
     text = " ".join((ROOT / "docs" / "library" / "engine.md").read_text("utf-8").split())
     assert f"{whole.count({})} of the {len(whole)} [have no error]" in text
     assert f"{ordinary.count({})} of the {len(ordinary)} that are ordinary output" in text
+    completed = count_faults(turn.causes for turn in turns)[COMPLETED].turns
+    assert f"0.33 has mended the largest one, which {completed} turns met" in text
