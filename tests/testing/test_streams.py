@@ -15,6 +15,9 @@ from corpus_streams.broken import BROKEN, BROKEN_FRAMES
 from corpus_streams.legal import LEGAL, framed
 from corpus_streams.make_corpus import corpus, recorded
 from for_each import for_each
+from openai._models import construct_type
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseStreamEvent
 
 from interlock.events import rulebook
 from interlock.events.json import dumps
@@ -299,6 +302,14 @@ def test_streams_of_messages_and_chat_are_judged_by_their_own_rules(events, end)
     assert_legal(events, strict=True)
     assert_legal([*frames_of, end], strict=True)
     assert_legal(b"".join([*frames_of, end]), strict=True)
+
+
+def test_the_events_of_a_client_are_judged() -> None:
+    events = [construct_type(type_=ResponseStreamEvent, value=body) for body in LEGAL["message"]]
+    assert_legal(events, strict=True)
+    assert_legal([construct_type(type_=ChatCompletionChunk, value=body) for body in CHAT], strict=True)
+    with pytest.raises(AssertionError):
+        assert_legal(events[:-1])
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,18 @@ KINDS: Final[tuple[ItemKind, ...]] = ("message", *(kind for kind in LIFECYCLES i
 ENDINGS: Final[tuple[Ending, ...]] = get_args(Ending)
 """The final statuses of a response, the simplest first."""
 
+
+class Model(Protocol):
+    """An event as a client's package has it, such as `openai`."""
+
+    def model_dump(self, *, by_alias: bool, exclude_unset: bool) -> Mapping[str, Any]:
+        """Return the fields that the server has sent."""
+        ...
+
+
+AnyBody: TypeAlias = Mapping[str, object] | Model
+"""An event as its JSON object, or as the object of a client's package."""
+
 _SETTINGS: Final = response_settings({"model": "model", "input": "Hello"})
 _NOW: Final = 1_700_000_000
 _ANNOTATIONS: Final = (
@@ -58,18 +70,16 @@ _ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
 }
 
 
-def findings(
-    events: Iterable[Mapping[str, object]], *, dialect: DialectName = "openai", api: ApiName | None = None
-) -> list[Finding]:
+def findings(events: Iterable[AnyBody], *, dialect: DialectName = "openai", api: ApiName | None = None) -> list[Finding]:
     """Return the findings of a stream of any API, given the bodies of its events, of which the first shows the API by default."""
-    events = [*events]
-    api = api or (find_api(events[0]) if events else None) or "responses"
+    bodies = [each if isinstance(each, Mapping) else each.model_dump(by_alias=True, exclude_unset=True) for each in events]
+    api = api or (find_api(bodies[0]) if bodies else None) or "responses"
     if api != "responses":
-        names = [b"event: %s\n" % str(body["type"]).encode() if "type" in body else b"" for body in events]
-        chunks = [name + b"data: " + dumps(body) + b"\n\n" for name, body in zip(names, events, strict=True)]
+        names = [b"event: %s\n" % str(body["type"]).encode() if "type" in body else b"" for body in bodies]
+        chunks = [name + b"data: " + dumps(body) + b"\n\n" for name, body in zip(names, bodies, strict=True)]
         return _judged([*chunks, DONE_FRAME] if api == "chat" else chunks, dialect, api)
     acceptor = Acceptor(dialect=dialect)
-    return [*(finding for body in events for finding in acceptor.feed(body)), *acceptor.end()]
+    return [*(finding for body in bodies for finding in acceptor.feed(body)), *acceptor.end()]
 
 
 def _judged(chunks: Iterable[bytes], dialect: DialectName, api: ApiName | None) -> list[Finding]:
@@ -80,7 +90,7 @@ def _judged(chunks: Iterable[bytes], dialect: DialectName, api: ApiName | None) 
 
 
 def assert_legal(
-    stream: bytes | Iterable[bytes] | Iterable[Mapping[str, object]],
+    stream: bytes | Iterable[bytes] | Iterable[AnyBody],
     *,
     dialect: DialectName = "openai",
     strict: bool = False,
@@ -89,7 +99,8 @@ def assert_legal(
     """Assert that a stream has no error by the rules of `interlock check`.
 
     Args:
-        stream: The bodies of its events; or its bytes, whole or in chunks, to check the framing of the events too.
+        stream: The bodies of its events, or what a client's package makes of them; or its bytes, whole or in chunks, to check the
+            framing of the events too.
         dialect: The dialect of a stream of the Responses API.
         strict: Also fail on deviations, which are unusual but well known, and on what is not judged: unknown events and items.
         api: The API of the stream; by default, the one that its first event shows.
