@@ -17,6 +17,7 @@ from interlock.serving.engines.prompt import MAX_PATCHES, _without_media, estima
 from interlock.serving.engines.script import ScriptedEngine, ScriptRule, ScriptStep
 from interlock.serving.requests.api_errors import ApiError, PromptError, invalid, no_such_model
 from interlock.serving.requests.create import read_request
+from interlock.testing import assert_legal
 
 
 class Least(Engine):
@@ -163,6 +164,23 @@ def test_the_count_of_the_engine_replaces_prompt_tokens_that_its_outputs_lack(se
         ]
     counts = [re.findall(r'"(?:input|prompt)_tokens": ?(\d+)', answer.text) for answer in answers]
     assert counts == [["7"], ["7"], ["7", "7"] if stream else ["7"]]
+
+
+@pytest.mark.parametrize(("count", "problem"), [(-1, "Expected `int` >= 0"), ("7", "Expected `int`, got `str`")])
+def test_a_wrong_count_of_an_engine_is_named_and_replaced_by_an_estimate(serve, caplog, count, problem) -> None:
+    class Counting(Least):
+        async def count(self, turn):
+            del turn
+            return count
+
+    body = {"model": "least", "max_tokens": 16, "messages": [{"role": "user", "content": "Hello"}], "stream": True}
+    with serve(Counting()) as url:
+        answer = httpx.post(f"{url}/v1/messages", json=body)
+        refusal = httpx.post(f"{url}/v1/messages/count_tokens", json=body)
+    assert_legal(answer.content, strict=True)
+    assert refusal.status_code == 500
+    errors = {str(record.exc_info[1]) for record in caplog.records if record.exc_info}
+    assert errors == {f"'count' of Counting returned {count!r}, and not int: {problem}"}
 
 
 def test_an_engine_refuses_models_that_it_lacks() -> None:

@@ -297,7 +297,12 @@ class Generation:
             PromptError: The prompt exceeds the context window.
             ApiError: The engine refuses the turn, for this or another reason.
         """
-        return await self.engine.count(turn)
+        count: object = await self.engine.count(turn)
+        try:
+            counted: int = convert(count, _COUNT)
+        except ValueError as error:
+            raise TypeError(f"'count' of {type(self.engine).__name__} returned {count!r:.100}, and not int: {error}") from None
+        return counted
 
     async def count_locally(self, turn: Turn) -> int:
         """Return the number of tokens in the prompt of a turn, or an estimate, without asking another server."""

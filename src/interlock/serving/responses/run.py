@@ -543,7 +543,9 @@ class ResponseRun(Generic[T]):
         except Exception as error:
             if not is_fault(error):
                 raise
-            return estimate_prompt(turn)  # what is wrong with the turn, its generation says
+            if not isinstance(error, ApiError | EngineError):  # what is wrong with the turn, its generation says
+                logger.exception("%s: its prompt could not be counted", self.driver.id)
+            return estimate_prompt(turn)
 
     async def _counted_usage(self, turn: Turn) -> Usage:
         """Return the usage of a turn that has ended, with the engine's own count of a prompt that no output counts."""
