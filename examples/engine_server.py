@@ -63,7 +63,7 @@ class Forecaster(Engine):
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Yield each token when the model has it."""
         prompt = self.render(turn)
-        tokens, count = sample(prompt), 0
+        tokens, count, size = sample(prompt), 0, len(prompt.split())
         reason: FinishReason = "length"
         while count != turn.budget:
             token = await asyncio.to_thread(next, tokens, None)  # a step of the model blocks
@@ -72,8 +72,8 @@ class Forecaster(Engine):
                 break
             count += 1
             number, text = token
-            yield EngineOutput(Chunk([number], text))
-        yield EngineOutput(Chunk(), reason, input_tokens=len(prompt.split()))
+            yield EngineOutput(Chunk([number], text), input_tokens=size)
+        yield EngineOutput(Chunk(), reason)
 
 
 async def forecast(city: str) -> str:

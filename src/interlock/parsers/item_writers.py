@@ -109,7 +109,7 @@ def _part(entry: TokenLogprob, fragment: bytes | bytearray) -> TokenLogprob:
     return {**entry, "token": fragment.decode(errors="replace"), "bytes": [*fragment], "top_logprobs": []}
 
 
-def _content(entry: TokenLogprob) -> bytes:
+def _content(entry: Mapping[str, object]) -> bytes:
     """Return the text of a token: its `bytes` if they are valid, or else its `token`."""
     content, token = entry.get("bytes"), entry.get("token")
     numbers = [number for number in elements(content) if isinstance(number, int) and number in range(256)]

@@ -13,14 +13,14 @@ from interlock.parsers.item_writers import Alignment, TokenizedText
 from interlock.parsers.routing import EndReason
 
 
-def _strings(stop: object) -> tuple[str, ...]:
+def _listed(stop: object) -> tuple[str, ...]:
     strings = cast("Iterable[object]", stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else (stop,)
     return tuple(each for each in strings if isinstance(each, str) and each)
 
 
 def stops_in(request: Mapping[str, object]) -> Sequence[str]:
     """Return the stop strings of a request that must not appear in the text."""
-    return () if request.get("include_stop_str_in_output") is True else _strings(request.get("stop"))
+    return () if request.get("include_stop_str_in_output") is True else _listed(request.get("stop"))
 
 
 def _begun(string: str, text: str) -> int:
@@ -69,7 +69,7 @@ class StopParser(ListReader):
     """
 
     parser: Parser
-    stop: Sequence[str] = field(converter=_strings)
+    stop: Sequence[str] = field(converter=_listed)
     _strings: StopStrings = field(init=False)
     _alignment: Alignment = field(factory=Alignment, init=False)
     """Finds the log probabilities of the text that is not cut."""

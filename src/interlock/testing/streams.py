@@ -43,7 +43,7 @@ ENDINGS: Final[tuple[Ending, ...]] = get_args(Ending)
 class Model(Protocol):
     """An event as a client's package has it, such as `openai`."""
 
-    def model_dump(self, *, by_alias: bool, exclude_unset: bool) -> Mapping[str, Any]:
+    def model_dump(self, *, by_alias: bool, exclude_unset: bool) -> Mapping[str, object]:
         """Return the fields that the server has sent."""
         ...
 

@@ -237,6 +237,8 @@ class Engine(ABC):
     ) -> Generation:
         """Begin the response to a request that `read` returned; `items` are the conversation, and `connection` the client's.
 
+        The generation's parser is a `StopParser` if the request has stop strings.
+
         Raises:
             ApiError: The engine refuses the request, such as for an unknown model.
         """
