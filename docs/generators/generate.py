@@ -462,11 +462,12 @@ def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
     pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md", "guides/vllm.md")
     conformance, performance, figures, guide = ((DOCS / page).read_text("utf-8") for page in pages)
-    conformance = conformance.partition("### Key")[0]
+    conformance, _, later = conformance.partition("### Key")
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     (ordinary,) = re.findall(r"^(\d+) of the turns are \*ordinary\*", conformance, flags=re.MULTILINE)
-    yield f"| {turns} turns, vLLM {release.partition('+')[0]} | vLLM | Interlock |"
-    yield "|---|---:|---:|"
+    (next_release,) = re.findall(r"^### In vLLM (\S+)$", later, flags=re.MULTILINE)
+    yield f"| {turns} turns | vLLM {release.partition('+')[0]} | vLLM {next_release} | Interlock |"
+    yield "|---|---:|---:|---:|"
     for name, row in (
         ("turns without an error", "turns without an error"),
         (
@@ -478,21 +479,24 @@ def _figures() -> Iterator[str]:
             f"of the {ordinary} ordinary turns, those whose stream alone has no error",
             f"ordinary turns, of {ordinary}, whose stream has no error",
         ),
-        ("turns whose stream alone has no error", "streams without an error"),
         ("turns whose stream stops without a terminal event", "turns whose stream has no terminal event"),
         ("turns whose events make the `openai` package raise", "turns whose events make the `openai` package raise"),
         ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),
     ):
-        (counts,) = re.findall(rf"^\| {row} \|(.*)$", conformance, flags=re.MULTILINE)
-        yield f"| {name} |{counts}"
+        ((theirs, ours),) = re.findall(rf"^\| {row} \| (.*) \| (.*) \|$", conformance, flags=re.MULTILINE)
+        (next_one,) = re.findall(rf"^\| {row} \| .* \| (.*) \|$", later, flags=re.MULTILINE)
+        yield f"| {name} | {theirs} | {next_one} | {ours} |"
+    yield ""
+    yield "| CPU time of vLLM's API process | vLLM | Interlock |"
+    yield "|---|---:|---:|"
     (times,) = re.findall(r"^\| text, 256 streams \|.*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
-    yield f"| CPU time of the API process per token, 256 streams of text | {float(times):.1f}x | 1x |"
+    yield f"| for a token, in 256 streams of text | {float(times):.1f}x | 1x |"
     ((ours, theirs),) = re.findall(r"^  \| text \| (\d+) \| (\d+) \|", guide, flags=re.MULTILINE)
-    yield f"| the same on a GPU, 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
+    yield f"| the same on a GPU, in 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
     (late,) = re.findall(r"^\| text of gpt-oss, after 20,000 .*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
-    yield f"| CPU time of the API process per gpt-oss token, 20,000 tokens into a stream, 8 streams | {float(late):.1f}x | 1x |"
+    yield f"| for a token of gpt-oss, after 20,000 tokens of its stream, in 8 streams | {float(late):.1f}x | 1x |"
     (times,) = re.findall(r"^\| text deltas, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
-    yield f"| CPU time from a text delta to its event, without the server | {times}x | 1x |"
+    yield f"| from a text delta to its event, without the server | {times}x | 1x |"
 
 
 def _deltas() -> Iterator[str]:
