@@ -25,6 +25,8 @@ from interlock.verify.oracle import check
 
 SHUTDOWN = Fault("server_error", "The server is shutting down.")
 
+LOGPROBS = "message.output_text.logprobs"
+
 
 def begin(engine, writer=None, tools=None, **settings):
     request = read_request({"model": "staged", "input": "Hi", **settings})
@@ -506,7 +508,7 @@ class Wrong(Engine):
     ids=str,
 )
 def test_a_wrong_output_fails_the_response_and_the_log_says_what_is_wrong(output, problem, caplog) -> None:
-    events = [event for batch in asyncio.run(collect(begin(Wrong(output)))) for event in batch]
+    events = [event for batch in asyncio.run(collect(begin(Wrong(output), include=[LOGPROBS]))) for event in batch]
     assert check(events) == []
     response = events[-1]["response"]
     assert (response["status"], response["error"]["message"]) == ("failed", GENERATION_ERROR)
@@ -516,6 +518,32 @@ def test_a_wrong_output_fails_the_response_and_the_log_says_what_is_wrong(output
         f"resp_1: the response failed: 'generate' of Wrong yielded {problem}",
         None,
     )
+
+
+class Scored(Engine):
+    models = ("staged",)
+    format = "text"
+
+    async def generate(self, turn):
+        del turn
+        others = [{"token": "ë", "logprob": -1.5}, {"token": "e", "logprob": -2.5}]
+        scored = {"token": "é", "logprob": -0.5}
+        yield EngineOutput(Chunk(text="éé", logprobs=[{**scored, "top_logprobs": others}, {**scored, "bytes": None}]), "stop")
+
+
+@pytest.mark.parametrize(
+    ("settings", "others"),
+    [({}, None), ({"include": [LOGPROBS]}, []), ({"include": [LOGPROBS], "top_logprobs": 1}, [("ë", -1.5)])],
+    ids=["unrequested", "no alternatives", "one alternative"],
+)
+def test_log_probabilities_are_those_that_the_request_wants_with_all_fields(settings, others) -> None:
+    def entry(token, logprob, **fields):
+        return {"token": token, "logprob": logprob, "bytes": [*token.encode()], **fields}
+
+    (message,) = final(asyncio.run(collect(begin(Scored(), **settings))))["output"]
+    expected = [entry("é", -0.5, top_logprobs=[entry(*one) for one in others or ()]), entry("é", -0.5, top_logprobs=[])]
+    part = {"type": "output_text", "text": "éé", "annotations": [], "logprobs": [] if others is None else expected}
+    assert message["content"] == [part]
 
 
 class Wordy(Engine):

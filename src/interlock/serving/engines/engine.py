@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_args, get
 
 from attrs import define, evolve, field, frozen
 from msgspec import Meta, convert
+from msgspec.structs import replace
 
 from interlock.events.items import NOTHING
 from interlock.events.json import is_array, members
-from interlock.fsm.deltas import FinishReason, Usage
+from interlock.fsm.deltas import FinishReason, ScoredToken, TokenLogprob, Usage
 from interlock.parsers import Chunk, Format, Parser, StopParser, Tagged, parser_for
 from interlock.parsers.stop_strings import stops_in
 from interlock.serving.engines.chat_messages import as_object, chat_messages, function_of, template_messages
@@ -100,6 +101,24 @@ def explain_fields(part: object, place: str = "") -> str | None:
             allowed = reasons if name == "finish_reason" else str(get_annotations(kind)[name]).replace(" | ", " or ")
             return f"an EngineOutput whose {place}{name} is {value!r:.100}, and not {allowed}: {error}"
     return None
+
+
+def fit_logprobs(chunk: Chunk, request: ResponseRequest) -> Chunk:
+    """Return a chunk whose log probabilities are those that the request wants, with all fields that clients require."""
+    if not request.wants_logprobs:
+        return replace(chunk, logprobs=None)
+    count = request.top_logprobs
+    entries: list[TokenLogprob] = [
+        {**_with_bytes(entry), "top_logprobs": [*map(_with_bytes, entry.get("top_logprobs", [])[:count])]}
+        for entry in convert(chunk.logprobs, list[TokenLogprob])
+    ]
+    return replace(chunk, logprobs=entries)
+
+
+def _with_bytes(entry: ScoredToken) -> ScoredToken:
+    token, content = entry["token"], entry.get("bytes")
+    content = [*token.encode(errors="replace")] if content is None else content
+    return {"token": token, "logprob": entry["logprob"], "bytes": content}
 
 
 @frozen

@@ -33,7 +33,16 @@ from interlock.fsm.table import Machine
 from interlock.parsers import Chunk, Parser
 from interlock.parsers.chunk import ChunkError, ListReader
 from interlock.serving import metrics, traces
-from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn, explain_fields, explain_output, fitting
+from interlock.serving.engines.engine import (
+    Engine,
+    EngineOutput,
+    Generation,
+    Turn,
+    explain_fields,
+    explain_output,
+    fit_logprobs,
+    fitting,
+)
 from interlock.serving.engines.prompt import estimate_prompt
 from interlock.serving.engines.shortcut import ClientSocket, Shortcut
 from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, engine_error
@@ -600,7 +609,7 @@ class ResponseRun(Generic[T]):
         progress = self.progress
         changes: list[Delta] = []
         for chunk in chunks:
-            changes += parser.feed(chunk)
+            changes += parser.feed(chunk if chunk.logprobs is None else fit_logprobs(chunk, self.context.request))
         if not progress.turn_output_at:
             progress.turn_output_at = monotonic()
         return self.tools.rewrite(changes)
