@@ -51,6 +51,6 @@ __getattr__ = exporter(
     __all__,
     [
         f"{__name__}.{home}"
-        for home in ("chunk", "formats", "routing", "harmony", "chat_deltas", "responses_events", "families", "stop_strings")
+        for home in ("chunk", "formats", "routing", "stop_strings", "chat_deltas", "responses_events", "families", "harmony")
     ],
 )
