@@ -1,5 +1,6 @@
 // A mock of a model server for tests in JavaScript: it starts one, and gives each test its own URL, rules and verdict.
-// Copy this file; it needs Node 20 or newer, no package, and the command `interlock`. docs/guides/mock.md explains the rules.
+// Copy this file; it needs Node 20 or newer, no package, and the command `interlock`; startMock also needs a POSIX `sh`, which Windows
+// lacks. docs/guides/mock.md explains the rules.
 
 import { spawn } from "node:child_process";
 

@@ -539,7 +539,11 @@ def test_the_verdict_has_the_steps_that_no_request_took_and_the_tools_that_it_di
             ("text 'retry'", [1], []),
             ("text 'retry'", [2], []),
         ]
-        unused = ["rule 1, step 2 (text 'weather')", "rule 2, step 3 (text 'retry')", "rule 3, step 1 (text 'never')"]
+        unused = [
+            "rule 1, step 2 (text 'weather'); 2 requests took step 1",
+            "rule 2, step 3 (text 'retry')",
+            "rule 3, step 1 (text 'never')",
+        ]
         assert mock.verdict == {"problems": [], "unoffered": ["get_weather"], "unused": unused}
         assert httpx.get(f"{mock.url}/interlock/requests").json()["verdict"] == mock.verdict
     with Mock(server=server, strict=True) as strict:
@@ -553,6 +557,15 @@ def test_the_verdict_has_the_steps_that_no_request_took_and_the_tools_that_it_di
         "no request has taken rule 1, step 2 (text 'weather')",
         "the script calls the tool 'get_weather', which its request does not offer",
     ]
+
+
+@pytest.mark.parametrize(("turn", "answer", "unused"), [(None, "one", ["2"]), (1, "two", [])])
+def test_a_rule_starts_again_at_each_message_that_it_matches_but_a_turn_comes_once(mock, turn, answer, unused) -> None:
+    mock.when(turn=turn).says("one").then.says("two")
+    first = ask(mock).json()
+    second = httpx.post(f"{mock.base_url}/responses", json={"model": "m", "input": "Yes", "previous_response_id": first["id"]})
+    assert text_of(second) == answer
+    assert mock.verdict["unused"] == [f"rule 1, step {step} (any request); 2 requests took step 1" for step in unused]
 
 
 def test_the_steps_after_hosted_calls_and_those_per_server_are_taken(mock) -> None:
@@ -644,6 +657,15 @@ def test_a_hosted_tool_returns_the_result_in_the_script(mock) -> None:
     mock.when("trains").calls("web_search", query="trains").returns("[0] Trains").then.says("Found.")
     answer = ask(mock, "trains", tools=[{"type": "web_search"}])
     assert [item["type"] for item in answer.json()["output"]] == ["web_search_call", "message"]
+
+
+def test_a_result_that_no_hosted_tool_returned_is_a_problem(mock) -> None:
+    mock.when("one").calls("get_weather", city="Berlin").returns("18 °C")
+    mock.when("both").calls("web_search", query="Berlin").returns("[0] Berlin").calls("get_weather", city="Berlin")
+    asked = [ask(mock, text, tools=[WEATHER, {"type": "web_search"}]).json()["output"] for text in ("one", "both")]
+    assert [[item["type"] for item in output] for output in asked] == [["function_call"], ["web_search_call", "function_call"]]
+    assert mock.verdict["problems"] == ["The script has a result that no hosted tool returned; the client runs get_weather."]
+    mock.requests.clear()
 
 
 def test_a_rule_per_server_gives_each_hosted_call_its_own_result(mock) -> None:
@@ -764,6 +786,11 @@ def test_a_request_that_lacks_v1_is_a_problem_of_its_test() -> None:
             ("/v1/responses", ASKED["responses"], ""),
         ],
     ]
+
+
+def test_the_icon_that_a_browser_wants_is_no_problem(mock) -> None:
+    assert httpx.get(f"{mock.url}/favicon.ico").status_code == 404
+    assert mock.requests == []
 
 
 def test_a_request_that_its_client_abandons_is_no_problem() -> None:

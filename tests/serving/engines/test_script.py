@@ -123,6 +123,15 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({"steps": []}, "rule 1: it has no steps"),
         ({"steps": [{"says": "a"}, {}]}, "rule 1, step 2: it does nothing"),
         ({"steps": [{"disconnects": False}]}, "rule 1, step 1: it does nothing"),
+        ({"steps": [{"between": 1}]}, "rule 1, step 1: it does nothing"),
+        (
+            {"steps": [{"disconnects": True, "waits": 1}]},
+            "rule 1, step 1: disconnects before the first event and waits exclude each other: the stream ends at once",
+        ),
+        (
+            {"steps": [{"stops": 0, "waits": 1}]},
+            "rule 1, step 1: stops before the first event and waits exclude each other: the stream ends at once",
+        ),
         ({"steps": [{"stops": 5}]}, "rule 1, step 1: stops belongs to a step with an answer, such as says"),
     ],
 )
@@ -155,9 +164,8 @@ SENT = {
 )
 def test_a_fault_in_place_of_an_answer_excludes_each_field_of_one(tmp_path, fault, name, field) -> None:
     path = tmp_path / "a.json"
-    path.write_text(
-        json.dumps({"rules": [{"family": "hermes", "steps": [{"waits": 1, **fault}, {**fault, field: SENT[field]}]}]})
-    )
+    late = {"waits": 1, "fails": {"status": 500}}
+    path.write_text(json.dumps({"rules": [{"family": "hermes", "steps": [late, {**fault, field: SENT[field]}]}]}))
     with pytest.raises(ScriptError) as failure:
         read_rules(path)
     assert str(failure.value) == f"rule 1, step 2: {name} and {field} exclude each other: the client receives no answer"

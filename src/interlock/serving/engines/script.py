@@ -66,6 +66,7 @@ EXCLUSIVE: Final = (
     (FAULTS, FAULTS, "a step has one fault"),
     (("writes",), ITEMS, "writes is the whole output"),
     (UNSENT, ANSWER, "the client receives no answer"),
+    (UNSENT[1:], ("waits",), "the stream ends at once"),
 )
 """Which fields of a step exclude which others, and why."""
 _NAMED_GROUP: Final = re.compile(r"\?(<\w+>)")
@@ -179,8 +180,8 @@ class ScriptStep(_Fields, frozen=True):
         for name in ("disconnects", "stops"):
             if isinstance(value := getattr(self, name), bool):
                 msgspec.structs.force_setattr(self, name, 0 if value else None)
-        absent: Mapping[str, object] = {"calls": [], "between": 0.0, "ends": "stop"}
-        given = {name for name in (*ANSWER, *FAULTS) if getattr(self, name) != absent.get(name)}
+        absent: Mapping[str, object] = {"calls": [], "waits": 0.0, "between": 0.0, "ends": "stop"}
+        given = {name for name in ("waits", *ANSWER, *FAULTS) if getattr(self, name) != absent.get(name)}
         given |= {f"{name} before the first event" for name in ("disconnects", "stops") if getattr(self, name) == 0}
         for ones, others, reason in EXCLUSIVE:
             for one, other in product(ones, others):
@@ -302,8 +303,9 @@ def read_rules(file: Path, data: bytes | None = None) -> Sequence[ScriptRule]:
     for index, rule in enumerate(rules):
         if not rule.steps:
             raise ScriptError(f"rule {index + 1}: it has no steps")
-        if ScriptStep() in rule.steps:
-            raise ScriptError(f"rule {index + 1}, step {rule.steps.index(ScriptStep()) + 1}: it does nothing")
+        for number, step in enumerate(rule.steps, 1):
+            if step == ScriptStep(between=step.between):
+                raise ScriptError(f"rule {index + 1}, step {number}: it does nothing")
         if (other := find_cover(rules[:index], rule.conditions)) is not None:
             raise ScriptError(f"rule {index + 1} is never used: rule {other + 1} answers all of its requests")
     return rules
@@ -685,10 +687,9 @@ def verdict_of(rules: Sequence[ScriptRule], requests: Iterable[ScriptedRequest])
 
     `problems` are why requests had no answer, which calls have no output although the model was asked again, and where streams
     are not legal that no scenario has spoiled; `unoffered` the tools that the script called and the request did not offer; and
-    `unused` the steps that no request has taken.
+    `unused` the steps that no request has taken, and how many requests took the first step of the rule, if several did.
     """
     requests = [*requests]
-    taken = {(each.rule, number) for each in requests for number in each.steps}
     return {
         "problems": [each.problem for each in requests if each.problem]
         + [*dict.fromkeys(f"{each.path}: {call} has no output" for each in requests for call in each.unanswered)]
@@ -698,13 +699,19 @@ def verdict_of(rules: Sequence[ScriptRule], requests: Iterable[ScriptedRequest])
             for finding in each.findings()
         ],
         "unoffered": [*dict.fromkeys(name for each in requests for name in each.unoffered)],
-        "unused": [
-            f"rule {index}, step {number} ({rule.conditions})"
-            for index, rule in enumerate(rules, 1)
-            for number in range(1, len(rule.steps) + 1)
-            if (str(rule.conditions), number) not in taken
-        ],
+        "unused": [*_unused(rules, Counter((each.rule, number) for each in requests for number in each.steps))],
     }
+
+
+def _unused(rules: Sequence[ScriptRule], taken: Counter[tuple[str | None, int]]) -> Iterator[str]:
+    """Yield the steps that no request has taken: a rule that starts again and again does not come to its later ones."""
+    for index, rule in enumerate(rules, 1):
+        conditions = str(rule.conditions)
+        begun = taken[conditions, 1]
+        again = f"; {begun} requests took step 1" if begun > 1 else ""
+        for number, _ in enumerate(rule.steps, 1):
+            if not taken[conditions, number]:
+                yield f"rule {index}, step {number} ({conditions}){again}"
 
 
 @define(eq=False)
@@ -813,7 +820,11 @@ class ScriptedGeneration(Generation):
         return self.request.prewarms or any(text_of(item.get("content")) == SUMMARIZE for item in self.request.input[-1:])
 
     def log(self, response: Mapping[str, object]) -> None:
-        self.progress.note_calls(map(members, elements(response["output"])))
+        output = [*map(members, elements(response["output"]))]
+        self.progress.note_calls(output)
+        names = [str(item.get("name") or item["type"]) for item in output if item.get("call_id") and waits_for_client(item)]
+        if self.results and names:
+            self._asked.problem = f"The script has a result that no hosted tool returned; the client runs {', '.join(names)}."
 
 
 async def play(

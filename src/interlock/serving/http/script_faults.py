@@ -183,10 +183,10 @@ class RecordedConnection(ScriptedConnection):
     def _is_unserved(self) -> bool:
         """Whether no route serves the path: the router has found no endpoint, or the one that refuses any WebSocket.
 
-        Not HEAD, with which Claude Code looks whether a server is there.
+        Not HEAD, with which Claude Code looks whether a server is there, nor the icon that a browser wants with any page.
         """
         is_routed = self._scope["type"] == "http" and ("endpoint" in self._scope or self._scope["method"] == "HEAD")
-        return self._status == HTTPStatus.NOT_FOUND and not is_routed
+        return self._status == HTTPStatus.NOT_FOUND and not is_routed and self._scope["path"] != "/favicon.ico"
 
     def _note_event(self, event: Mapping[str, object]) -> None:
         """Add an event to the stream of its lane, as if the lane were all; those about steering belong to no stream."""
