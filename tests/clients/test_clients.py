@@ -97,7 +97,7 @@ def test_the_example_agent_calls_its_tool_and_prints_the_answer(tmp_path):
     shutil.copy(ROOT / "examples" / "agent.mjs", tmp_path)
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         variables = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "MODEL": MODEL}
-        ran = run([*NODE, "agent.mjs", "Get the weather of: Berlin"], tmp_path, **variables)
+        ran = run([*NODE, "agent.mjs"], tmp_path, **variables)
     assert (ran.stdout, ran.stderr) == (
         'I\'ll call get_weather.\nget_weather {"city": "Berlin"}\nget_weather says: 18 °C and sunny in Berlin\n',
         "",
@@ -106,11 +106,11 @@ def test_the_example_agent_calls_its_tool_and_prints_the_answer(tmp_path):
 
 def test_the_example_of_tests_passes(tmp_path):
     (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
-    for name in ("mock.mjs", "agent.test.mjs"):
+    for name in ("agent.mjs", "mock.mjs", "agent.test.mjs"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     interlock = str(Path(sys.executable).with_name("interlock"))
     ran = run([*NODE, "--test", "--test-reporter=tap", "agent.test.mjs"], tmp_path, INTERLOCK=interlock)
-    assert (ran.returncode, "# tests 2\n" in ran.stdout) == (0, True), ran.stdout
+    assert (ran.returncode, "# tests 3\n" in ran.stdout) == (0, True), ran.stdout
 
 
 TURNS = [
