@@ -14,6 +14,7 @@ from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, EngineOutput
 from interlock.serving.settings import Settings, SettingsError, Times, flag, options, read_settings, variable
+from interlock.serving.store import open_store
 from interlock.serving.tools.hosting import ToolServers
 
 
@@ -223,3 +224,31 @@ def test_an_unknown_hosted_tool_is_refused():
     message = "'dice' is no hosted tool, which is one of code_interpreter, web_search, container; give other tools as functions"
     with pytest.raises(DeclarationError, match=message):
         build(Settings(), EmbeddedEngine(), tools=ToolServers({"dice": "http://127.0.0.1/mcp"}))
+
+
+COMMAND = "only `interlock serve` uses it; leave it out"
+PLUGIN = "only the vLLM plugin uses it; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        *[({name: value}, COMMAND) for name, value in {"port": 9000, "model": ("m",), "upstream": "http://a", "rate": 5}.items()],
+        ({"required": True}, PLUGIN),
+    ],
+    ids=str,
+)
+def test_an_application_refuses_settings_that_it_does_not_use(settings, reason) -> None:
+    with pytest.raises(SettingsError) as refused:
+        build(Settings(**settings), EmbeddedEngine())
+    (name,) = settings
+    assert str(refused.value) == f"{name}: {reason}"
+
+
+def test_a_store_replaces_that_of_the_settings_and_is_no_url() -> None:
+    with pytest.raises(SettingsError) as refused:
+        build(Settings(max_stored=5), EmbeddedEngine(), store=open_store())
+    assert str(refused.value) == "max_stored: build got 'store', which replaces it; leave it out"
+    with pytest.raises(DeclarationError) as declared:
+        build(Settings(), EmbeddedEngine(), store="sqlite:x.db")
+    assert str(declared.value) == "build got the URL of a store: give it open_store(URL)"

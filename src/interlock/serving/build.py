@@ -32,6 +32,16 @@ from interlock.serving.tools.hosting import LocalFunction, LocalTool, ToolRunner
 TOOL_SETTINGS: Final = ("tool_server", "tool_timeout", "code_interpreter", "web_search", "allow_mcp_host")
 """The settings that `build_tools` reads."""
 
+COMMAND_SETTINGS: Final = (
+    *("host", "port", "engine", "model", "rate", "script", "family", "workers", "log_format", "config"),
+    *("upstream", "upstream_api", "upstream_key", "upstream_timeout", "upstream_retries", "upstreams", "pass_key"),
+)
+"""The settings that only the command reads."""
+PLUGIN_SETTINGS: Final = ("required", "cache_salt", "parsers", "dialects")
+"""The settings that only the vLLM plugin reads."""
+STORE_SETTINGS: Final = ("store", "max_stored")
+"""The settings that `_open_store` reads."""
+
 EXPOSED_HEADERS: Final = ("x-request-id", "request-id", "retry-after")
 """The headers of answers that pages of other origins may read."""
 
@@ -57,21 +67,42 @@ def build(
         DeclarationError: The engine lacks `models` or `format`, or an attribute or method of it has another type; or functions
             cannot be used.
         SettingsError: A value cannot be used, such as a key that no header can have or the URL of no store, or one is for the
-            tools that `tools` replaces.
+            tools or the store that an argument replaces, or only for `interlock serve` or the vLLM plugin.
     """
     given: object = engine
     if not isinstance(given, Engine):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may have no types
         what = f"the class {given.__name__}" if isinstance(given, type) else f"one of {type(given).__name__}"
         raise DeclarationError(f"build needs an instance of Engine, not {what}")
+    _refuse(settings, COMMAND_SETTINGS, "only `interlock serve` uses it; leave it out")
+    _refuse(settings, PLUGIN_SETTINGS, "only the vLLM plugin uses it; leave it out")
+    if store is not None:
+        _refuse(settings, STORE_SETTINGS, "build got 'store', which replaces it; leave it out")
+        if isinstance(store, str):
+            raise DeclarationError("build got the URL of a store: give it open_store(URL)")
     if tools is None:
         tools = evolve(build_tools(settings), functions=functions or {})
     elif functions:
         raise DeclarationError("build got 'tools' and 'functions': give the functions to ToolServers")
     else:
-        for name in TOOL_SETTINGS:
-            if getattr(settings, name) != DEFAULTS[name]:
-                raise settings.error(name, "build got 'tools', which it does not change: give it to ToolServers instead")
-    return compose(settings, engine, tools, store)
+        _refuse(settings, TOOL_SETTINGS, "build got 'tools', which it does not change: give it to ToolServers instead")
+    application = compose(settings, engine, tools, store)
+    if settings.view:
+        add_viewer(application)
+    return application
+
+
+def _refuse(settings: Settings, names: Sequence[str], reason: str) -> None:
+    """Refuse each of some settings that has another value than its default."""
+    for name in names:
+        if getattr(settings, name) != DEFAULTS[name]:
+            raise settings.error(name, reason)
+
+
+def add_viewer(application: Application) -> None:
+    """Add the viewer of recent streams to an application."""
+    from interlock.serving.view.web import RecentStreams, ViewerMiddleware  # noqa: PLC0415 - few servers show their streams
+
+    application.add_middleware(ViewerMiddleware, recent=RecentStreams(application.state.keys))
 
 
 def compose(settings: Settings, engine: Engine, tools: ToolRunner, store: ResponseStore | None = None) -> Application:

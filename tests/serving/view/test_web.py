@@ -41,6 +41,17 @@ def lines(answer):
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
+def test_an_application_shows_its_streams_if_its_settings_say_so() -> None:
+    client = TestClient(
+        build(Settings(view=True, api_key=["secret"]), EmbeddedEngine()), headers={"authorization": "Bearer secret"}
+    )
+    client.post("/v1/responses", json=REQUEST)
+    _, (_, entries) = lines(client.get("/interlock/lines"))
+    assert [entry["number"] for entry in entries] == [0]
+    client.headers.clear()
+    assert client.get("/interlock/lines").status_code == 401
+
+
 def test_the_last_streams_are_listed_newest_first_and_shown() -> None:
     app, _ = watched()
     client = TestClient(app)

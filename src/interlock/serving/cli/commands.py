@@ -123,7 +123,7 @@ def record(output: Path, **_options: object) -> None:
     Clients use the models of the server through this one. The script, a JSON file, has the users' messages and the answers, but
     no keys and no headers.
     """
-    from interlock.serving.build import build
+    from interlock.serving.build import build_tools, compose
     from interlock.serving.engines.upstream.script_recorder import RecordingGateway, ScriptRecorder
     from interlock.serving.http import server
 
@@ -132,7 +132,7 @@ def record(output: Path, **_options: object) -> None:
     if output.suffix != ".json":
         fail(f"-o {output}: a recorded script is JSON; choose a name that ends with .json")
     listening = bind(server.listen, settings.host, settings.port)
-    application = build(settings, RecordingGateway(upstreams, recorder=ScriptRecorder(output)))
+    application = compose(settings, RecordingGateway(upstreams, recorder=ScriptRecorder(output)), build_tools(settings))
     message = f"Recording {output} at {server.url_of(listening)}/v1"
     server.serve(application, listening, on_ready=lambda: click.echo(message, err=True))
 

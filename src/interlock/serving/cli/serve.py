@@ -80,7 +80,7 @@ def serve(**_options: object) -> None:
         fail("vLLM starts only from the command line: interlock serve --engine vllm MODEL")
     settings = _share_key(_guard_local(settings))
     from interlock.serving import metrics
-    from interlock.serving.build import build_tools, compose
+    from interlock.serving.build import add_viewer, build_tools, compose
     from interlock.serving.http import server
 
     if settings.workers > 1:
@@ -91,9 +91,7 @@ def serve(**_options: object) -> None:
         application = compose(settings, running, tools)
     keys: Keys = application.state.keys
     if settings.view:
-        from interlock.serving.view.web import RecentStreams, ViewerMiddleware
-
-        application.add_middleware(ViewerMiddleware, recent=RecentStreams(keys))
+        add_viewer(application)
     listening = bind(server.listen if settings.workers == 1 else server.reserve, settings.host, settings.port)
     url, reporting = server.url_of(listening), set[asyncio.Task[None]]()
 
