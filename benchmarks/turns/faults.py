@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -88,6 +89,8 @@ _SERVING: Final = f"{_RESPONSES}serving.py"
 
 UNENDED_STREAM: Final = "without a terminal event"
 """Finds the symptom of a stream without a terminal event."""
+RAISES: Final = "openai:"
+"""Begins the symptom that the `openai` package raises."""
 OTHERS: Final = Fault("others", "")
 FAULTS: Final = (
     Fault(
@@ -124,7 +127,7 @@ FAULTS: Final = (
             Place("vllm/parser/abstract_parser.py", "_extract_tool_calls", 'content.strip() == ""'),
             Place("vllm/parser/engine/parser_engine.py", "_strip_content_whitespace", "content.strip()"),
         ),
-        ("issues/49412",),
+        ("issues/49412", "pull/49426", "pull/57137"),
         "reasoning and a function call (parsers)",
     ),
     Fault(
@@ -176,16 +179,19 @@ FAULTS: Final = (
         rf"{UNENDED_STREAM}.*; JSONDecodeError",
         (Place(_EVENTS, "emit_browser_tool_events", "json.loads"),),
         ("pull/27674",),
+        "a search whose arguments are no JSON",
     ),
     Fault(
         "Code that prints nothing ends the stream without a terminal event, because the tool's result has no content.",
         rf"{UNENDED_STREAM}.*; IndexError",
         (Place("vllm/entrypoints/openai/responses/context.py", "HarmonyContext.call_python_tool", "result.content[0].text"),),
+        turn="python that says nothing",
     ),
     Fault(
         "A call whose name the parser does not find ends the stream without a terminal event.",
         rf"{UNENDED_STREAM}.*; ValidationError: 1 validation error for ResponseFunctionToolCallItem name",
         (Place(_EVENTS, "emit_simple_tool_call_open", "item = ResponseFunctionToolCallItem("),),
+        turn="no tools (mistral)",
     ),
     Fault("The stream ends without a terminal event.", UNENDED_STREAM),
     Fault(
@@ -251,7 +257,7 @@ def symptoms(stream: bytes, whole: str = "") -> Iterator[tuple[str, int]]:
     if whole:
         yield whole, 1
     if raised := _raised(stream):
-        yield f"openai: {raised}", 1
+        yield f"{RAISES} {raised}", 1
 
 
 def _raised(stream: bytes) -> str:
@@ -270,6 +276,11 @@ def _raised(stream: bytes) -> str:
     return ""
 
 
+def fault_of(symptom: str) -> Fault:
+    """Return the fault of a symptom."""
+    return next((each for each in FAULTS if re.search(each.pattern, symptom)), OTHERS)
+
+
 def count_faults(turns_symptoms: Iterable[Iterable[tuple[str, int]]]) -> dict[Fault, Counts]:
     """Count the faults of turns by their symptoms; the fault of most turns first."""
     errors: dict[Fault, Counter[str]] = {}
@@ -277,13 +288,23 @@ def count_faults(turns_symptoms: Iterable[Iterable[tuple[str, int]]]) -> dict[Fa
     for found in turns_symptoms:
         seen = set[Fault]()
         for symptom, times in found:
-            fault = next((each for each in FAULTS if re.search(each.pattern, symptom)), OTHERS)
-            source = symptom.partition(":")[0]
-            if source == "openai":
+            fault = fault_of(symptom)
+            if symptom.startswith(RAISES):
                 raises[fault] += 1
             else:
-                errors.setdefault(fault, Counter())[source] += times
+                errors.setdefault(fault, Counter())[symptom.partition(":")[0]] += times
                 seen.add(fault)
         turns.update(seen)
     faults = sorted({*errors, *raises}, key=lambda fault: (fault is OTHERS, -turns[fault], fault.says))
     return {fault: Counts(errors.get(fault, Counter()), turns[fault], raises[fault]) for fault in faults}
+
+
+def order_of_mends(turns_faults: Iterable[AbstractSet[Fault]]) -> Iterator[Fault]:
+    """Yield the faults of turns: next comes the one without which the most turns have none left, and `OTHERS` last."""
+    left = [*turns_faults]
+    while left := [faults for faults in left if faults]:
+        alone = Counter(fault for faults in left if len(faults) == 1 for fault in faults)
+        among = Counter(fault for faults in left for fault in faults)
+        next_one = max(among, key=lambda fault: (fault is not OTHERS, alone[fault], among[fault], fault.says))
+        yield next_one
+        left = [faults - {next_one} for faults in left]

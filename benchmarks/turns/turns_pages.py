@@ -6,11 +6,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
-from faults import UNENDED_STREAM, Counts, Fault, Place, count_faults
+from faults import RAISES, UNENDED_STREAM, Counts, Fault, Place, count_faults, fault_of, order_of_mends
 
 from interlock.dialects import ApiName
 from interlock.judges import DIALECT_RULES, RULES
@@ -25,6 +27,8 @@ SAMPLES: Final = (
     "a function call",
     "cut in arguments",
     "no channel",
+    "a search whose arguments are no JSON",
+    "python that says nothing",
     "cut in an answer",
     "python",
     "a search",
@@ -35,8 +39,9 @@ SAMPLES: Final = (
     "reasoning, text and two calls (deepseek_v32)",
     "text after a call (deepseek_v3)",
     "text after a call (mistral)",
+    "no tools (mistral)",
 )
-"""The turns whose streams of vLLM are in the corpus: one for each kind of finding."""
+"""The turns whose streams of vLLM are in the corpus: one for each fault that was found."""
 CORPUS: Final = "tests/corpus/vllm"
 REPOSITORY: Final = "https://github.com/vllm-project/vllm"
 OTHER_APIS: Final[Sequence[ApiName]] = ("messages", "chat")
@@ -71,10 +76,10 @@ KEY: Final = """\
 |---|---|
 | turn | One request, with the output that a script makes the model write. It is played twice: streamed and in one piece. |
 | finding | What [`interlock check`](../guides/check.md) finds in the stream: an error or a deviation. |
-| error | It breaks the published contract or a known client. |
-| R19 | Our own rule: a request has one answer, streamed or not. It counts a turn once, if the response in one piece is another \
-one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments do not count. A stream alone \
-cannot show it: `interlock check --whole` compares the two. |
+| error | It breaks the published contract or a known client. The tables by rule, fault and group count R19 too. |
+| R19 | Our own rule, which no contract has: a request has one answer, streamed or not. It counts a turn once, if the response \
+in one piece is another one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments do not \
+count. A stream alone cannot show it: `interlock check --whole` compares the two. |
 | deviation | It breaks a rule, but every tested client accepts it, or a well-known service sends it. Most of vLLM's are about \
 fields ([R14](rules.md#r14)), such as a null that the API omits. |
 | without an error | Of a *stream*: `interlock check` finds none. Of a *turn*: neither that nor R19. |
@@ -128,6 +133,23 @@ The turns of *harmony* are in the format of gpt-oss: well-formed, truncated, mal
 markers*, calls and reasoning are text between markers. Each other group has the format of one [family](../library/families.md) of
 models.
 """
+
+NO_MARKER: Final = """\
+No count has the deviation [`no-done-marker`](rules.md#r3), because every service tested has it: {theirs} of vLLM's streams end
+without `data: [DONE]`, and {ours} of Interlock's.
+"""
+
+MENDS: Final = """\
+### What each mend would give
+
+A turn has no error once all its faults are mended. Each row mends one fault more, always the one that gives most. This counts the
+errors above; nothing was mended in vLLM, and the rest of a stream that stops may have more faults. *In {after}* counts the turns
+there without the same faults.
+
+| mended | turns without an error, of {turns} | ordinary turns, of {ordinary} | in {after} |
+|---|---:|---:|---:|"""
+WORTH_A_ROW: Final = 5
+"""How many turns a mend gives at least, if it has a row of its own."""
 
 TURNS: Final = """\
 # Conformance, turn by turn
@@ -202,6 +224,11 @@ class Played:
             yield f"{symptom}; {self.raised}" if self.raised and re.search(UNENDED_STREAM, symptom) else symptom, times
 
     @property
+    def faults(self) -> frozenset[Fault]:
+        """The faults behind its errors."""
+        return frozenset(fault_of(symptom) for symptom, _ in self.causes if not symptom.startswith(RAISES))
+
+    @property
     def findings(self) -> Counter[str]:
         """How many findings each rule has."""
         return Counter(self.errors) + Counter(self.deviations)
@@ -252,6 +279,8 @@ def page(run: Run, sides: Sides) -> Iterator[str]:
     yield "|---|---:|---:|"
     yield from _table(_summary(vllm, ordinary), _summary(interlock, ordinary))
     yield ""
+    yield "A few of vLLM's faults make most of its errors: [what each mend would give](#what-each-mend-would-give)."
+    yield ""
     yield KEY
     yield "### By rule"
     yield ""
@@ -264,7 +293,10 @@ def page(run: Run, sides: Sides) -> Iterator[str]:
         findings = sum(turn.findings[rule] for turn in interlock.values())
         yield f"| [{rule}](rules.md#{rule.lower()}) {RULES[rule].name} | {errors:,} | {deviations:,} | {findings:,} |"
     yield ""
+    theirs, ours = (sum(turn.ended and not turn.marked for turn in side.values()) for side in (vllm, interlock))
+    yield NO_MARKER.format(theirs=theirs, ours=ours or "none")
     yield from _faults(run, vllm, sides["next"]["responses"])
+    yield from _mends(run, vllm, sides["next"]["responses"])
     yield NEXT.format(release=_release(run.next_build), build=run.next_build, before=_release(run.build))
     yield from _table(_summary(vllm, ordinary), _summary(sides["next"]["responses"], ordinary))
     yield ""
@@ -313,9 +345,29 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
     yield ""
 
 
+def _mends(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played]) -> Iterator[str]:
+    """Yield the lines on what each mend would give, in turns without an error."""
+    turns, ordinary = vllm.values(), [turn for turn in vllm.values() if turn.ordinary]
+    columns = [[turn.faults for turn in some] for some in (turns, ordinary, following.values())]
+    yield MENDS.format(turns=len(vllm), ordinary=len(ordinary), after=_release(run.next_build))
+    faults = [*order_of_mends(columns[0])]
+    counts = [[_sound(column, faults[:number]) for column in columns] for number in range(len(faults) + 1)]
+    gains = [after[0] - before[0] for before, after in pairwise(counts)]
+    shown = next((at for at, gain in enumerate(gains) if gain < WORTH_A_ROW), len(gains))
+    for says, cells in zip(("nothing", *(fault.says for fault in faults[:shown])), counts, strict=False):
+        yield f"| {says} | {' | '.join(map(str, cells))} |"
+    yield f"| all others | {' | '.join(map(str, counts[-1]))} |"
+    yield ""
+
+
+def _sound(turns_faults: Sequence[AbstractSet[Fault]], mended: Sequence[Fault]) -> int:
+    return sum(faults <= {*mended} for faults in turns_faults)
+
+
 def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[str, int]:
     """Return the counts of a side, each with its label."""
     every = [*turns.values()]
+    other_whole = sum(turn.errors.get("R19", 0) for turn in every)
     kind = f"ordinary turns, of {len(ordinary)}"
     return {
         "turns without an error": sum(not turn.errors for turn in every),
@@ -328,9 +380,10 @@ def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[st
         "turns without a finding": sum(not turn.findings for turn in every),
         "turns whose stream has no terminal event": sum(not turn.ended for turn in every),
         "turns whose events make the `openai` package raise": sum(
-            any(symptom.startswith("openai:") for symptom, _ in turn.symptoms) for turn in every
+            any(symptom.startswith(RAISES) for symptom, _ in turn.symptoms) for turn in every
         ),
-        "errors": sum(sum(turn.errors.values()) for turn in every),
+        "errors of the contract or a client": sum(sum(turn.errors.values()) for turn in every) - other_whole,
+        "turns whose answer in one piece is another one (R19)": other_whole,
         "deviations": sum(sum(turn.deviations.values()) for turn in every),
     }
 

@@ -481,7 +481,14 @@ def _figures() -> Iterator[str]:
         ),
         ("turns whose stream stops without a terminal event", "turns whose stream has no terminal event"),
         ("turns whose events make the `openai` package raise", "turns whose events make the `openai` package raise"),
-        ("[errors](docs/guides/check.md#errors-and-deviations), which break the contract or a client", "errors"),
+        (
+            "[errors](docs/guides/check.md#errors-and-deviations) of the contract or a client",
+            "errors of the contract or a client",
+        ),
+        (
+            "turns whose answer in one piece is another one ([R19](docs/evidence/rules.md#r19), our own rule)",
+            r"turns whose answer in one piece is another one \(R19\)",
+        ),
     ):
         ((theirs, ours),) = re.findall(rf"^\| {row} \| (.*) \| (.*) \|$", conformance, flags=re.MULTILINE)
         (next_one,) = re.findall(rf"^\| {row} \| .* \| (.*) \|$", later, flags=re.MULTILINE)

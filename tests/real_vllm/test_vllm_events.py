@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from functools import partial
 
 import httpx
@@ -206,13 +208,20 @@ def test_a_response_that_the_engine_aborts_is_cancelled(server):
     assert (summary(response), response["status"]) == CANCELLED
 
 
+((CODE, SHOWN),) = re.findall(
+    r"```sh\npython - <<'END'\n(.*?)END\n```\n\n```text\n(.*?)```", (DOCS / "library" / "engine.md").read_text("utf-8"), re.DOTALL
+)
+"""What the page runs on both classes, and the events that it prints."""
+
+
+def test_the_command_of_the_page_prints_the_events_of_a_call_that_is_cut():
+    done = subprocess.run([sys.executable, "-c", CODE], cwd=HERE.parents[1], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout) == (0, SHOWN), done.stderr
+
+
 @HARMONY_SERVER
-def test_the_page_shows_the_events_of_a_call_that_is_cut(server):
-    (block,) = re.findall(
-        r"```text\nvLLM +with the example\n(.*?)```", (DOCS / "library" / "engine.md").read_text("utf-8"), re.DOTALL
-    )
-    columns = zip(*((line[:24].rstrip(), line[24:]) for line in block.splitlines()), strict=True)
+def test_the_page_shows_the_events_of_a_call_that_is_cut_on_a_server(server):
     (turn,) = (turn for turn in HARMONY if turn.name == "cut in arguments")
     streams = events((HERE.parent / "corpus" / "vllm" / "cut-in-arguments.sse").read_bytes()), play(server, GPT_OSS, turn)
-    shown = [[name for name in column if name] for column in columns]
+    shown = [block.split() for block in re.split(r"^\w+$", SHOWN, flags=re.MULTILINE)[1:]]
     assert shown == [[event["type"].removeprefix("response.") for event in bodies] for bodies in streams]

@@ -4,8 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults import FAULTS, count_faults, symptoms
-from turns_pages import PAGE, RESULTS, TURNS_PAGE, Played, page, read_results, turns_page
+from faults import FAULTS, OTHERS, count_faults, order_of_mends, symptoms
+from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, Played, page, read_results, turns_page
 
 ROOT = Path(__file__).parents[2]
 STREAMS = ROOT / "tests" / "corpus" / "vllm"
@@ -103,6 +103,17 @@ def test_the_fault_of_most_turns_comes_first_and_others_last():
     ]
 
 
+def test_the_mend_that_gives_most_comes_first_and_others_last():
+    turns = [{WHITE}, {FIELDS, CODE}, {FIELDS, CODE}, {FIELDS, QUERY}, {OTHERS}, {OTHERS}, set()]
+    assert [*order_of_mends(map(frozenset, turns))] == [WHITE, FIELDS, CODE, QUERY, OTHERS]
+
+
+def test_each_fault_that_was_found_has_a_stream_in_the_corpus():
+    _, sides = read_results(RESULTS.read_text("utf-8"))
+    found = count_faults(turn.causes for turn in sides["vllm"]["responses"].values())
+    assert {fault.turn for fault in found if fault is not OTHERS} - {*SAMPLES} == set()
+
+
 def test_the_pages_of_the_turns_are_generated_from_their_results():
     run, sides = read_results(RESULTS.read_text("utf-8"))
     assert PAGE.read_text("utf-8") == "\n".join(page(run, sides)) + "\n"
@@ -133,3 +144,6 @@ def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
     assert f"{ordinary.count({})} of the {len(ordinary)} that are ordinary output" in text
     completed = count_faults(turn.causes for turn in turns)[COMPLETED].turns
     assert f"0.33 has mended the largest one, which {completed} turns met" in text
+    mended = {COMPLETED, WHITE, FIELDS}
+    without = [sum(turn.faults <= mended for turn in turns if turn.ordinary or not kind) for kind in (False, True)]
+    assert f"{without[0]} of the {len(whole)} turns would have no error, and {without[1]} of the {len(ordinary)} ordinary" in text

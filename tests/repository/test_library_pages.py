@@ -35,7 +35,7 @@ def test_the_code_of_the_engine_page_runs_with_only_the_named_files(tmp_path) ->
     for module in MODULES:
         shutil.copy(SOURCE / module, package / module)
     code = "\n".join(each for each in re.findall(r"```python\n(.*?)```", ENGINE_PAGE, re.DOTALL) if "\ndef test_" not in each)
-    shown = "".join(re.findall(r"```text\n(Open.*?|    function.*?)```", ENGINE_PAGE, re.DOTALL))
+    shown = "".join(re.findall(r"```text\n(Open\(.*?|    function.*?)```", ENGINE_PAGE, re.DOTALL))
     done = subprocess.run(  # noqa: S603 - our own text
         [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
