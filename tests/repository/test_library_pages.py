@@ -64,6 +64,23 @@ def test_the_named_files_import_only_the_named_packages() -> None:
     assert imported - {*sys.stdlib_module_names, "interlock"} - optional == {"attrs", "msgspec", "orjson"}
 
 
+LINES = """
+import sys
+from interlock import ChatParser, EventWriter, SseWriter, driver_for
+loaded = {name: module.__file__ for name, module in sys.modules.items() if name.startswith("interlock")}
+assert not {"interlock.parsers.families", "interlock.parsers.harmony"} & {*loaded}
+print(sum(len(open(path, encoding="utf-8").readlines()) for path in loaded.values()))
+"""
+
+
+def test_the_engine_page_counts_the_lines_of_the_whole_and_of_the_first_step() -> None:
+    paths = [SOURCE / module for module in MODULES] + [path for folder in FOLDERS for path in (SOURCE / folder).rglob("*.py")]
+    whole = sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+    first_step = int(subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True, check=True).stdout)  # noqa: S603
+    stated = [int(each.replace(",", "")) for each in re.findall(r"some (\d+,\d+) lines", ENGINE_PAGE)]
+    assert [abs(lines - told) < 500 for lines, told in zip((whole, first_step, whole), stated, strict=True)] == [True] * 3
+
+
 def test_semantic_versions_cover_the_names_that_the_example_imports() -> None:
     tree = ast.parse((ROOT / "examples" / "vllm_events.py").read_text("utf-8"))
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module.startswith("interlock")]
