@@ -150,4 +150,4 @@ def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], co
 def token_entry(token: int, logprob: float) -> ScoredToken:
     """Return the log probability of one token in the API's format, without alternatives."""
     raw = encoding().decode([token], errors="surrogateescape").encode("utf-8", "surrogateescape")  # perhaps a part of a character
-    return {"token": raw.decode("utf-8", "replace"), "bytes": [*raw], "logprob": max(logprob, -9999.0)}
+    return {"token": raw.decode("utf-8", "replace"), "bytes": [*raw], "logprob": logprob}

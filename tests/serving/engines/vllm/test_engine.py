@@ -224,6 +224,26 @@ def test_a_fault_while_rendering_is_not_a_refusal():
         ask(Broken(), {})
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("writes_harmony", [True, False])
+def test_a_log_probability_that_is_not_finite_becomes_the_least(writes_harmony, value):
+    if writes_harmony:
+        steps = outputs(ANSWER)
+        for step in steps:
+            (new,) = step.outputs
+            rank = SimpleNamespace(logprob=value)
+            new.logprobs = [{new.token_ids[0]: rank, 0: rank}]
+        serving = Serving(fake.HarmonyContext, steps)
+    else:
+        parser = fake.Parser(SimpleNamespace(reasoning=None, content="a", tool_calls=[]))
+        new = fake.Completion("a", (1,), [("a", value)], "stop")
+        serving = Serving.parsed(fake.SimpleContext, [Output([new], finished=True)], parser=parser)
+    response = response_of(serving, include=["message.output_text.logprobs"], top_logprobs=2)
+    entries = response["output"][-1]["content"][0]["logprobs"]
+    scores = {scored["logprob"] for entry in entries for scored in (entry, *entry["top_logprobs"])}
+    assert (response["status"], scores) == ("completed", {-9999.0})
+
+
 def test_without_a_store_vllm_refuses_a_background_response():
     serving = Serving(fake.HarmonyContext, outputs(ANSWER))
     serving.enable_store = False
