@@ -201,6 +201,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "operated": Setup(
         "qwen3",
         (*FAULTS, *OPERATED),
+        {"INTERLOCK_VIEW": "1"},
         context=LONG,
         traced=True,
         plugin=False,

@@ -38,6 +38,15 @@ def test_a_request_with_the_key_is_answered(server):
     assert (response.status, response.output_text) == ("completed", "Hello.")
 
 
+def test_the_viewer_shows_a_stream_to_the_key_that_asked_for_it(server):
+    post(server, request_body(stream=True))
+    headers = [{}, {"Authorization": f"Bearer {OTHER_KEY}"}, HEADERS]
+    answers = [httpx.get(f"{server.url}/interlock/", headers=each) for each in headers]
+    assert [answer.status_code for answer in answers] == [401, 200, 200]
+    lists = [httpx.get(f"{server.url}/interlock/lines", headers=each).text for each in headers[1:]]
+    assert ["Hello." in each for each in lists] == [False, True]
+
+
 def test_only_requests_of_one_tenant_share_the_prefix_cache(server):
     def cached(key, cache_key):
         request = request_body(input="word " * 300, prompt_cache_key=cache_key)

@@ -251,7 +251,7 @@ def prompt_of(request):
 
 
 class Engine:
-    """vLLM's way to its engine."""
+    """`AsyncLLM`, vLLM's way to its engine."""
 
     def __init__(self):
         self.prompts = []
@@ -338,6 +338,7 @@ def install(monkeypatch, version="0.32.0+cpu"):
         ),
         "vllm.parser.metrics": SimpleNamespace(record_tool_parser_invocation=lambda **_: None),
         "vllm.parser.abstract_parser": SimpleNamespace(Parser=Parser),
+        "vllm.v1.engine.async_llm": SimpleNamespace(AsyncLLM=Engine),
         "vllm.v1.engine.detokenizer": SimpleNamespace(
             IncrementalDetokenizer=IncrementalDetokenizer, BaseIncrementalDetokenizer=IncrementalDetokenizer
         ),
@@ -361,12 +362,15 @@ BODY = {"model": "m", "input": "Hi", "request_id": "resp_1"}
 
 
 @contextlib.asynccontextmanager
-async def client_of(serving, engine=None, args=None):
+async def client_of(serving, engine=None, args=None, handlers=None):
     """A client of it."""
     plugin, app = InterlockPlugin(), application()
     plugin.attach_router(app)
+    for error, handle in (handlers or {}).items():
+        app.exception_handler(error)(handle)
+    app.middleware_stack = app.build_middleware_stack()  # as in vLLM, before its state
     app.state.openai_serving_responses = serving
     await plugin.init_state(engine, app.state, args)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://vllm") as client:
-        client.app = app
+        client.app, client.plugin = app, plugin
         yield client

@@ -36,8 +36,8 @@ def ask(serving, *bodies, engine=None, headers=None, args=None, handle=ValueErro
     """Request one response after the other, and return the answers."""
 
     async def asking():
-        async with client_of(serving, engine, args) as client:
-            client.app.exception_handler(handle)(lambda _, error: JSONResponse({"refused": str(error)}, 400))
+        handlers = {handle: lambda _, error: JSONResponse({"refused": str(error)}, 400)}
+        async with client_of(serving, engine, args, handlers) as client:
             return [await client.post(PATH, json={**BODY, **body}, headers=headers) for body in bodies]
 
     return asyncio.run(asking())

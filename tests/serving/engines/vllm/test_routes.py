@@ -6,10 +6,12 @@ import json
 import logging
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import fake_vllm as fake
 import pytest
+import uvicorn.config
 from fake_vllm import ANSWER, BODY, Serving, client_of, outputs
 from starlette.responses import JSONResponse
 from starlette.testclient import TestClient, WebSocketDenialResponse
@@ -20,6 +22,7 @@ from interlock.judges.messages import check_messages
 from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm import plugin as plugin_module
 from interlock.serving.engines.vllm.plugin import InterlockPlugin
+from interlock.serving.http import bounded_protocol
 from interlock.serving.http.app import codex_model
 from interlock.serving.http.bounded_protocol import BoundedProtocol
 from interlock.serving.settings import ModelFacts
@@ -149,8 +152,8 @@ def test_xargs_are_checked_before_the_engine_is_reached_if_vllm_has_the_check(ch
     async def asking():
         engine = fake.Engine()
         engine.input_processor = SimpleNamespace(**checks)
-        async with client_of(Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")]), engine) as client:
-            client.app.exception_handler(VLLMValidationError)(refuse)
+        serving = Serving(fake.HarmonyContext, [VLLMValidationError("No such token.")])
+        async with client_of(serving, engine, handlers={VLLMValidationError: refuse}) as client:
             request = {"model": "m", "input": "Hi", "stream": True, "vllm_xargs": {"a": 1}}
             return await client.post("/v1/responses", json=request)
 
@@ -214,7 +217,7 @@ def test_a_shutdown_of_the_engine_first_ends_the_responses():
         serving = Serving(fake.HarmonyContext, [*outputs(ANSWER)[:4], Waiting()])
         async with client_of(serving, engine) as client:
             reading = asyncio.create_task(client.post("/v1/responses", json={**BODY, "stream": True}))
-            active_runs = client.app.state.interlock.service.active_runs
+            active_runs = client.plugin.api.service.active_runs
             await reached.wait()
             assert await asyncio.to_thread(engine.shutdown, timeout=3) == 3
             assert len(active_runs) == 0
@@ -296,30 +299,99 @@ def test_the_log_names_the_members_that_a_build_of_vllm_lacks(monkeypatch, caplo
 def test_the_parser_hy_v4_reads_the_functions_of_responses(monkeypatch, named):
     module = SimpleNamespace(_tools_to_plain=lambda tools: [tool.function.name for tool in tools])
     monkeypatch.setitem(sys.modules, compat.HY_V4, module)
-    compat.accept_function_tools(named)
+    for change in compat.accept_function_tools(named):
+        change()
     chat, function = SimpleNamespace(function=SimpleNamespace(name="f")), SimpleNamespace(name="g")
     assert module._tools_to_plain([chat]) == ["f"]
     if named == "hy_v4":
         assert (module._tools_to_plain([chat, function]), module._tools_to_plain(None)) == (["f", "g"], [])
 
 
-def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch):
-    monkeypatch.setitem(sys.modules, compat.HY_V4, None)
-    compat.accept_function_tools("hy_v4")
-    monkeypatch.setitem(sys.modules, compat.HY_V4, SimpleNamespace())
-    compat.accept_function_tools("hy_v4")
-    assert not hasattr(sys.modules[compat.HY_V4], compat.HY_V4_TOOLS)
+@pytest.mark.parametrize("module", [None, SimpleNamespace()])
+def test_a_vllm_without_the_parser_hy_v4_is_left_alone(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, compat.HY_V4, module)
+    assert compat.accept_function_tools("hy_v4") == []
 
 
-@pytest.mark.parametrize("broken", ["mount", "compose"])
-def test_an_unexpected_error_of_the_plugin_leaves_the_route_to_vllm(monkeypatch, caplog, broken):
-    def refuse(*_, **__):
-        raise RuntimeError("it is built otherwise")
+@pytest.fixture
+def start(monkeypatch, tmp_path):
+    """Return a function that starts the plugin with all that it may change in vLLM; it returns the names of what has changed."""
+    hy_v4 = SimpleNamespace(_tools_to_plain=list)
+    monkeypatch.setitem(sys.modules, compat.HY_V4, hy_v4)
+    monkeypatch.setattr(uvicorn.config, "WS_PROTOCOLS", {**WS_PROTOCOLS, "auto": "uvicorn's own"})
+    monkeypatch.setattr(bounded_protocol, "WS_PROTOCOLS", uvicorn.config.WS_PROTOCOLS)
+    monkeypatch.setenv("INTERLOCK_STORE", f"sqlite:{tmp_path / 'store.db'}")
+    monkeypatch.setenv("INTERLOCK_VIEW", "1")
+    plugin, app, serving, engine = InterlockPlugin(), fake.application(), Serving(), fake.Engine()
+    serving.enable_store = False
+    app.state.openai_serving_responses = serving
+    places = {
+        "app": vars(app),
+        "app.router": vars(app.router),
+        "app.state": app.state._state,
+        "engine_client": vars(engine),
+        "hy_v4_tool_parser": vars(hy_v4),
+        "openai_serving_responses": vars(serving),
+        "uvicorn.config": vars(uvicorn.config),
+    }
 
-    monkeypatch.setattr(plugin_module, broken, refuse)
-    assert ask(Serving()).json() == {"from": "vllm"}
+    def values():
+        return {
+            f"{place}.{name}": value.copy() if isinstance(value, dict | list) else value
+            for place, names in places.items()
+            for name, value in names.items()
+        }
+
+    def starting():
+        before = values()
+        plugin.attach_router(app)
+        asyncio.run(plugin.init_state(engine, app.state, SimpleNamespace(tool_call_parser="hy_v4")))
+        after = values()
+        return {name for name in before | after if name not in before or before[name] != after[name]}
+
+    return starting
+
+
+def test_the_page_lists_all_that_the_plugin_changes_in_vllm(monkeypatch, start):
+    monkeypatch.setenv("INTERLOCK_WEB_SEARCH", "searxng=http://127.0.0.1:1")
+    page = (Path(__file__).parents[4] / "docs" / "guides" / "vllm.md").read_text("utf-8")
+    table = page.partition("\n## What changes in vLLM\n")[2].partition("\n## ")[0]
+    changed = start()
+    assert changed == {*re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)}
+    wrapped = {name for name in changed if name.startswith("engine_client.")}
+    assert wrapped == {f"engine_client.{name}" for name in compat.REQUIRED[compat.CLIENT, "AsyncLLM"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("INTERLOCK_ALLOW_MCP_HOST", "http://["),
+        ("INTERLOCK_CODE_INTERPRETER", "1"),
+        ("INTERLOCK_KEYS", "secret!"),
+        ("INTERLOCK_STORE", "nonsense:"),
+        ("INTERLOCK_TOOL_TIMEOUT", "soon"),
+        ("INTERLOCK_WEB_SEARCH", "brave"),
+    ],
+)
+def test_a_wrong_value_leaves_vllm_as_it_was(monkeypatch, caplog, start, name, value):
+    monkeypatch.setattr("interlock.serving.tools.code_interpreter.CodeInterpreter.require_start", refuse)
+    monkeypatch.delenv("BRAVE_API_KEY", raising=False)
+    monkeypatch.setenv(name, value)
+    assert start() == set()
     (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
-    assert line.endswith("own /v1/responses in place: RuntimeError('it is built otherwise').")
+    assert f"own /v1/responses in place: {name}: " in line
+
+
+def refuse(*_, **__):
+    raise ValueError("it is built otherwise")
+
+
+@pytest.mark.parametrize("broken", ["_model_list", "compose", "mount", "parser_for", "_ending_shutdown", "RecentStreams"])
+def test_an_unexpected_error_of_the_plugin_leaves_vllm_as_it_was(monkeypatch, caplog, start, broken):
+    monkeypatch.setattr(plugin_module, broken, refuse)
+    assert start() == set()
+    (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
+    assert line.endswith("own /v1/responses in place: ValueError('it is built otherwise').")
 
 
 @pytest.mark.parametrize(("value", "timeout"), [(None, 120.0), ("7.5", 7.5)])
@@ -329,7 +401,7 @@ def test_the_tool_timeout_can_be_set(monkeypatch, value, timeout):
 
     async def asking():
         async with client_of(Serving()) as client:
-            return client.app.state.interlock.service.tools.seconds
+            return client.plugin.api.service.tools.seconds
 
     assert asyncio.run(asking()) == timeout
 

@@ -25,6 +25,7 @@ SUPPORTED: Final = ((0, 30), (0, 33))
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
+CLIENT: Final = "vllm.v1.engine.async_llm"
 DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
 HY_V4: Final = "vllm.tool_parsers.hy_v4_tool_parser"
 HY_V4_TOOLS: Final = "_tools_to_plain"
@@ -53,6 +54,7 @@ REQUIRED: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     ("vllm.parser.abstract_parser", "Parser"): {
         "parse_delta": ("delta_text", "delta_token_ids", "request", "prompt_token_ids", "finished"),
     },
+    (CLIENT, "AsyncLLM"): {"add_request": ("request_id",), "shutdown": ()},
     (ROUTER, ""): {"load_aware_call": ("func",), "ResponsesRequest": ()},
 }
 """The required names by module and class (`""` for the module itself), each with the parameters that it must take."""
@@ -411,12 +413,16 @@ def decoder(call: VllmCall, prompt: Sequence[int]) -> Callable[[int], str]:
     return decode
 
 
-def accept_function_tools(tool_parser: object) -> None:
-    """Let vLLM's parser `hy_v4` accept the functions of a Responses request, which it reads as those of Chat Completions."""
+def accept_function_tools(tool_parser: object) -> list[Callable[[], None]]:
+    """Return the change that lets vLLM's parser `hy_v4` accept the functions of a Responses request; none for other parsers.
+
+    The parser reads them as those of Chat Completions.
+    """
     if tool_parser == "hy_v4":
         with suppress(ImportError, AttributeError):
             module = import_module(HY_V4)
-            setattr(module, HY_V4_TOOLS, partial(_read_tools, getattr(module, HY_V4_TOOLS)))
+            return [partial(setattr, module, HY_V4_TOOLS, partial(_read_tools, getattr(module, HY_V4_TOOLS)))]
+    return []
 
 
 def _read_tools(read: Callable[[Sequence[object]], object], tools: Sequence[object] | None) -> object:
@@ -448,7 +454,7 @@ class DescribedTools:
 
 
 def describe_tools(serving: Serving, descriptions: Mapping[str, str]) -> None:
-    """Make vLLM describe tools that Interlock runs itself, by their names in vLLM."""
+    """Make a serving object describe tools that Interlock runs itself, by their names in vLLM."""
     if descriptions:
         serving.tool_server = DescribedTools(descriptions, serving.tool_server)
 

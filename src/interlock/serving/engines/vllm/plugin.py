@@ -13,6 +13,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
+from copy import copy
+from functools import partial
 from importlib import import_module
 from threading import get_ident
 from typing import Any, Final, TypeVar
@@ -83,11 +85,11 @@ class InterlockPlugin:
     _settings: Settings = field(factory=Settings, init=False)
     _watching: asyncio.Task[None] | None = field(default=None, init=False)
     """The task that maintains the store."""
-    _recent: RecentStreams | None = field(default=None, init=False)
-    """The latest streams, for the viewer."""
+    api: Api | None = field(default=None, init=False)
+    """What the plugin serves; None before `init_state`, and while the plugin is inactive."""
 
     def attach_router(self, app: Starlette) -> None:
-        """Prepare vLLM's application if this vLLM is supported; if not, the server starts without the plugin.
+        """Keep vLLM's application for `init_state` if this vLLM is supported; if not, the server starts without the plugin.
 
         Raises:
             SystemExit: The plugin stays inactive, although `INTERLOCK_REQUIRED` requires it.
@@ -96,11 +98,6 @@ class InterlockPlugin:
             obstacle = compat.obstacle(compat.version())
             if obstacle is None:
                 self._settings = read_settings(names=FIELDS)
-                with suppress(ImportError):  # uvicorn may lack WebSockets
-                    import_module("interlock.serving.http.bounded_protocol").install()
-                if self._settings.view:
-                    self._recent = RecentStreams(None)
-                    app.add_middleware(ViewerMiddleware, recent=self._recent)
         except SettingsError as error:
             obstacle = str(error)
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
@@ -125,35 +122,42 @@ class InterlockPlugin:
                 self._leave("the model does not generate responses")
             return
         try:
-            self._serve(self._app, serving, engine_client, state, args)
+            self._serve(self._app, serving, engine_client, args)
         except SettingsError as error:
             self._leave(str(error))
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
             self._leave(f"{error!r}")
 
-    def _serve(self, app: Starlette, serving: Serving, engine_client: EngineClient | None, state: State, args: object) -> None:
+    def _serve(self, app: Starlette, serving: Serving, engine_client: EngineClient | None, args: object) -> None:
+        """Make everything that can fail first, and only then change vLLM, so that a failure leaves vLLM as it was."""
         settings = _of_vllm(self._settings, args)
-        if settings.store is not None:
-            serving.enable_store = True
+        serving = copy(serving)
+        serving.enable_store = serving.enable_store or settings.store is not None
         tools, admissions = _tools(settings, serving), Admissions()
         family = None if serving.use_harmony or settings.parsers == "vllm" else _family(args, serving)
         has_tenants = len({*settings.api_key}) > 1 and not settings.share_between_keys
         salt = settings.cache_salt or ("tenant" if has_tenants else "none")
-        compat.accept_function_tools(getattr(args, "tool_call_parser", None))
         engine = VllmEngine(serving, tools.descriptions, family, salt, admissions)
         application = compose(settings, engine, tools)
         keys: Keys = application.state.keys
         api = evolve(application.api, decode=read_any_object)
         parser_for(engine.format, {})  # so that the first request need not load it
+        routes = [*(mount(route, keys, compat.router()) for route in _served_routes(api)), _model_list(serving, api)]
+        changes: list[Callable[[], object]] = []
         if engine_client is not None:
-            admissions.watch(engine_client)
-            _end_runs_at_shutdown(engine_client, api)
-        routes = [mount(route, keys, compat.router()) for route in _served_routes(api)]
-        app.router.routes[:0] = [*routes, _model_list(serving, api)]
-        state.interlock = api
+            changes.append(partial(setattr, engine_client, "add_request", admissions.watch(engine_client)))
+            changes.append(partial(setattr, engine_client, "shutdown", _ending_shutdown(engine_client, api)))
+        changes += compat.accept_function_tools(getattr(args, "tool_call_parser", None))
+        with suppress(ImportError):  # uvicorn may lack WebSockets
+            changes.append(import_module("interlock.serving.http.bounded_protocol").install)
+        if settings.view:  # in the router, because vLLM has built the middleware of the application by now
+            viewer = ViewerMiddleware(app.router.middleware_stack, RecentStreams(keys))
+            changes.append(partial(setattr, app.router, "middleware_stack", viewer))
+        for change in changes:
+            change()
+        app.router.routes[:0] = routes
+        self.api = api
         self._watching = asyncio.create_task(api.service.archive.maintain())
-        if self._recent is not None:
-            self._recent.keys = keys
         readers = "its own Harmony parser" if serving.use_harmony else "vLLM's parsers"
         readers = readers if family is None else f"its own parsers for {family.name}"
         logger.info("Interlock serves /v1/responses with %s.", readers)
@@ -190,7 +194,7 @@ def _of_vllm(settings: Settings, args: object) -> Settings:
 
 
 def _tools(settings: Settings, serving: Serving) -> ToolServers:
-    """Return the runner of hosted tools, on the servers of `--tool-server` too, and have vLLM describe those of this process."""
+    """Return the runner of hosted tools, also of those of `--tool-server`, and have `serving` describe those of this process."""
     urls = {VLLM_TOOLS[name]: url for name, url in compat.tool_urls(serving).items() if name in VLLM_TOOLS}
     if serving.tool_server is not None and not urls:
         logger.warning("no server of --tool-server has a tool that Interlock can call (%s)", ", ".join(VLLM_TOOLS))
@@ -330,8 +334,8 @@ def _refusal(error: VllmRefusedError) -> Response:
     return Response(dumps(error.answer.model_dump(mode="json", by_alias=True)), error.status, media_type=JSON)
 
 
-def _end_runs_at_shutdown(engine_client: EngineClient, api: Api) -> None:
-    """Make the engine's `shutdown` end the open responses and sockets first, because afterwards the server sends nothing to them.
+def _ending_shutdown(engine_client: EngineClient, api: Api) -> Callable[..., object]:
+    """Return a `shutdown` of the engine that first ends the open responses and sockets, to which nothing is sent afterwards.
 
     In a thread other than the event loop's, it waits until they have ended, for `Times.grace` seconds at most; in the
     loop's, it cannot wait.
@@ -353,7 +357,7 @@ def _end_runs_at_shutdown(engine_client: EngineClient, api: Api) -> None:
                 wait([ending], grace)
         return shut_down(*arguments, **options)
 
-    engine_client.shutdown = shutdown
+    return shutdown
 
 
 def _family(args: object, serving: Serving) -> Family | None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
@@ -140,7 +140,8 @@ class Admissions:
     check_xargs: Callable[[Sampling], object] | None = field(default=None, init=False)
     """Raises the refusal of `vllm_xargs`, which only logits processors check; None if the release has no such check."""
 
-    def watch(self, client: EngineClient) -> None:
+    def watch(self, client: EngineClient) -> Callable[..., Awaitable[object]]:
+        """Return the client's `add_request`, which also reports that the engine has accepted a request."""
         self.check_xargs = compat.xargs_check(client)
         add_request = client.add_request
 
@@ -151,7 +152,7 @@ class Admissions:
                 accepted.set()
             return added
 
-        client.add_request = watched
+        return watched
 
 
 @define(eq=False)
