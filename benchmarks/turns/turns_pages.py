@@ -96,7 +96,8 @@ The errors are symptoms: one fault can break several rules, in each turn that me
 rows. *In {after}* counts the turns that met it [there](#in-vllm-{anchor}). *Raises* counts the turns in which the stream helper
 of the `openai` package ({openai}, Python) raises at an event. Its `get_final_response` raises for every stream without
 `response.completed`, also if the response is legally `incomplete`. [clients.md](conformance/clients.md) names no client that
-breaks on one of these, because it is about other faults. `benchmarks/turns/faults.py` sorts them. Its lines of vLLM's source are
+breaks on one of these: it is about other faults, and finds that none breaks on the two fields in a call, which are errors by the
+rules alone. `benchmarks/turns/faults.py` sorts the errors. Its lines of vLLM's source are
 those of the tag v{release}. Its issues and pull requests were read in November 2026: they describe the fault or a part of it, or
 mend it; where there is none, none was found.
 

@@ -1,7 +1,8 @@
 """Streams with one deviation each, as two turns for a client: a call of a tool, and the answer.
 
 They are the legal streams of the corpus with an edit. `LEGAL` has turns without a deviation, `DEVIATIONS` some with each
-deviation that can be sent to a client, under its name, and `BREAKING` those that look alike and break a client.
+deviation that can be sent to a client, under its name, `BREAKING` those that look alike and break a client, and `TOLERATED` those
+with an error that breaks none.
 """
 
 import json
@@ -179,6 +180,11 @@ def _with_vendor_fields(body):
         one["acme"] = {"a": 1}
 
 
+def _with_fields_of_its_event(body):
+    if body["type"].endswith("item.done") and body["item"]["type"] == "function_call":
+        body["item"].update(output_index=body["output_index"], sequence_number=-1)
+
+
 def _with_nulls(body):
     for one in _shown(body):
         one.update({"function_call": {"namespace": None}, "message": {"phase": None}}.get(one["type"], {}))
@@ -304,3 +310,6 @@ BREAKING = {
     ),
 }
 """Streams that look like deviations but break clients, each with these clients."""
+
+TOLERATED = {"a call has fields of its event": edited(ANSWERED, _with_fields_of_its_event)}
+"""Streams with errors that break no client, as vLLM sends them."""

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from clients.deviations import BREAKING, DEVIATIONS, LEGAL
+from clients.deviations import BREAKING, DEVIATIONS, LEGAL, TOLERATED
 from clients.hosts import HERE, run, scripted
 from clients.test_clients import SCRIPTS
 from clients.test_codex import CODEX, FREELY
 
-PLAYED = {**LEGAL, **DEVIATIONS, **BREAKING}
+PLAYED = {**LEGAL, **DEVIATIONS, **BREAKING, **TOLERATED}
 ANSWER = {"calls": [{"city": "Berlin"}], "text": "It is warm."}
 
 

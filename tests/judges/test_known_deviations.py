@@ -1,7 +1,7 @@
 """A known deviation of a real service is reported under its name; similar streams that no service sends are errors."""
 
 import pytest
-from clients.deviations import BREAKING
+from clients.deviations import BREAKING, TOLERATED
 from clients.deviations import DEVIATIONS as PLAYED
 from clients.deviations import LEGAL as LEGAL_TURNS
 from corpus_streams.broken import BROKEN, numbered
@@ -55,6 +55,12 @@ def test_the_streams_for_clients_have_only_the_deviation_of_their_name(name) -> 
 def test_a_stream_that_breaks_clients_has_an_error(name) -> None:
     assert BREAKING[name].breaks
     assert any(one.startswith("error") for one in deviations_of_turns(BREAKING[name]))
+
+
+@for_each("name", TOLERATED)
+def test_a_stream_with_an_error_that_breaks_no_client_has_only_fields_of_another_level(name) -> None:
+    assert not TOLERATED[name].breaks
+    assert deviations_of_turns(TOLERATED[name]) == {"error R13", "error R14"}
 
 
 @pytest.mark.parametrize(
