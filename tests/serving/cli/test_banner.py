@@ -1,27 +1,22 @@
-"""The banner and the warnings of `interlock serve` at its start, its launch of vLLM, and its log lines."""
+"""The banner and the warnings of `interlock serve` at its start, and its launch of vLLM."""
 
 import asyncio
 import json
-import logging
 import os
 import re
 import shutil
 import socket
 import sys
 from contextlib import ExitStack
-from contextvars import copy_context
 
 import httpx
 import pytest
 from live.command import serve_command
 from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream
-from openai import OpenAI
-from websockets.sync.client import connect
 
 from interlock.serving.cli import main as cli
 from interlock.serving.cli.main import launch_vllm, plugins, vllm_arguments
 from interlock.serving.engines.upstream.upstreams import _other_urls
-from interlock.serving.requests.logs import FIELDS, JsonFormatter, TextFormatter, begin_logs, log_with
 
 
 def warnings(lines):
@@ -202,142 +197,11 @@ def test_without_vllm_the_message_says_what_to_install(monkeypatch, tmp_path):
         launch_vllm([])
 
 
-# Log lines: each has its time, level, request, response, model and upstream, and none has content or keys
-
-
-TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-SENTENCE = "a secret sentence"
-QUESTION = {"model": "interlock-embedded", "input": SENTENCE}
-FIGURES = {"first_event_seconds", "seconds", "time", "response_id"}
-
-
-def objects(lines):
-    """The lines as JSON."""
-    return [json.loads(line) for line in lines]
-
-
-def responses(lines):
-    """The fields of the lines about responses, without ids and times."""
-    ends = [line for line in lines if line["logger"].endswith(".responses.service")]
-    assert [line for line in ends if not line.keys() >= FIGURES or not re.fullmatch(TIME, line["time"])] == []
-    return [{name: value for name, value in line.items() if name not in FIGURES | {"message"}} for line in ends]
-
-
-def test_a_response_has_one_line_of_text() -> None:
-    with serve_command("--log-level", "info") as command:
-        answer = httpx.post(f"{command.url}/v1/responses", json=QUESTION, headers={"x-request-id": "mine-1"})
-    response = answer.json()
-    assert answer.headers.get_list("x-request-id") == ["mine-1"]
-    (line,) = [line for line in command.lines if ".responses.service " in line]
-    usage = response["usage"]
-    pattern = (
-        rf"{TIME} INFO interlock\.serving\.responses\.service request_id=mine-1 response_id={response['id']} "
-        rf"model=interlock-embedded: {response['id']}: completed, 2 items, {usage['input_tokens']} tokens in, "
-        rf"{usage['output_tokens']} out, first event after \d+\.\d{{3}} s, \d+\.\d{{3}} s"
-    )
-    assert re.fullmatch(pattern, line)
-
-
-def test_every_answer_has_a_request_id_and_an_invalid_one_is_replaced() -> None:
-    with serve_command("--log-format", "json", "--log-level", "info", "--view", "--api-key", "k") as command:
-        key = {"authorization": "Bearer k"}
-        answers = [
-            httpx.get(f"{command.url}/health", headers={"x-request-id": ""}),
-            httpx.get(f"{command.url}/v1/nothing", headers={**key, "x-request-id": "two words"}),
-            httpx.get(f"{command.url}/v1/models", headers={"x-request-id": "x" * 129}),
-            httpx.get(f"{command.url}/interlock/", headers={"x-request-id": "\xe4".encode("latin-1")}),
-        ]
-    assert [answer.status_code for answer in answers] == [200, 404, 401, 401]
-    ids = [answer.headers["x-request-id"] for answer in answers]
-    assert [each for each in ids if not re.fullmatch("req_[0-9a-f]+", each)] == []
-    assert [line["request_id"] for line in objects(command.lines) if line["logger"] == "uvicorn.access"] == ids
-
-
-def test_the_log_format_comes_from_the_environment_or_a_file(tmp_path) -> None:
-    config = tmp_path / "interlock.toml"
-    config.write_text('[serve]\nlog_format = "json"\nlog_level = "info"\n')
-    for options, variables in (([], {"INTERLOCK_LOG_FORMAT": "json"}), (["--config", config], {})):
-        with serve_command("--log-level", "info", *options, **variables) as command:
-            OpenAI(base_url=f"{command.url}/v1", api_key="-").responses.create(**QUESTION)
-        assert [line["status"] for line in responses(objects(command.lines))] == ["completed"]
-
-
-def test_the_lines_of_a_gateway_name_its_upstream_and_never_content_or_keys() -> None:
-    with serve_command("--api-key", "upstream key") as upstream:
-        options = ["--upstream", upstream.url, "--upstream-key", "upstream key", "--api-key", "key one", "--api-key", "key two"]
-        with serve_command(*options, "--log-format", "json", "--log-level", "debug") as command:
-            headers = {"x-request-id": "mine"}
-            client = OpenAI(base_url=f"{command.url}/v1", api_key="key one", default_headers=headers)
-            client.responses.create(**QUESTION)
-            client.responses.create(**QUESTION, max_output_tokens=16)
-            client.chat.completions.create(model="interlock-embedded", messages=[{"role": "user", "content": SENTENCE}])
-            message = {"model": "interlock-embedded", "max_tokens": 500, "messages": [{"role": "user", "content": SENTENCE}]}
-            httpx.post(f"{command.url}/v1/messages", json=message, headers={**headers, "x-api-key": "key one"})
-            with connect(
-                f"{command.url.replace('http', 'ws')}/v1/responses",
-                additional_headers={**headers, "authorization": "Bearer key one"},
-            ) as socket:
-                socket.send(json.dumps({"type": "response.create", **QUESTION}))
-                while json.loads(socket.recv())["type"] != "response.completed":
-                    pass
-    common = {
-        "level": "info",
-        "logger": "interlock.serving.responses.service",
-        "request_id": "mine",
-        "model": "interlock-embedded",
-        "upstream": f"{upstream.url}/v1",
-        "tenant": "34e92212e0f81f5a",
-    }
-    lines = [line for line in responses(objects(command.lines)) if "upstream" in line]  # both servers log in this process
-    tokens = {line.pop("input_tokens") for line in lines} | {line.pop("output_tokens") for line in lines}
-    assert min(tokens) > 0
-    whole = {**common, "status": "completed", "items": 2}
-    cut = {**common, "status": "incomplete", "reason": "max_output_tokens", "items": 2}
-    assert lines == [whole, cut, whole, whole, whole]
-    text = "\n".join(command.lines)
-    assert [secret for secret in (SENTENCE, "secret", "key one", "key two", "upstream key") if secret in text] == []
-
-
-def test_a_log_message_stays_on_its_line_and_a_traceback_follows() -> None:
-    try:
-        int("broken")
-    except ValueError:
-        record = logging.LogRecord("interlock", logging.ERROR, "", 0, "a\nb %s", ("c",), sys.exc_info())
-    record.created = 0.5
-    setattr(record, FIELDS, {"items": 2})
-
-    def write():
-        begin_logs("r\n1")
-        log_with(model="m\x1b[2J")
-        return TextFormatter().format(record), JsonFormatter().format(record)
-
-    text, line = copy_context().run(write)
-    first, *traceback = text.splitlines()
-    assert first == "1970-01-01T00:00:00.500Z ERROR interlock request_id=r\\x0a1 model=m\\x1b[2J: a\\x0ab c"
-    assert (traceback[0], traceback[-1]) == (
-        "Traceback (most recent call last):",
-        "ValueError: invalid literal for int() with base 10: 'broken'",
-    )
-    value = json.loads(line)
-    assert value.pop("exception").endswith("ValueError: invalid literal for int() with base 10: 'broken'")
-    assert value == {
-        "time": "1970-01-01T00:00:00.500Z",
-        "level": "error",
-        "logger": "interlock",
-        "message": "a\nb c",
-        "request_id": "r\n1",
-        "model": "m\x1b[2J",
-        "items": 2,
-    }
-
-
 def test_a_random_sealing_key_is_warned_about_only_with_a_persistent_store(tmp_path) -> None:
     with serve_command() as alone:
         pass
     with serve_command("--store", f"sqlite:{tmp_path / 'store.db'}") as shared:
         pass
     assert [line for line in alone.lines if " WARNING " in line] == []
-    pattern = (
-        rf"{TIME} WARNING interlock\.serving\.cli\.serve: INTERLOCK_KEYS is not set: .* after a restart, or by another server\."
-    )
-    assert re.fullmatch(pattern, shared.lines[-1])
+    (warning,) = warnings(shared.lines)
+    assert re.fullmatch(r"INTERLOCK_KEYS is not set: .* after a restart, or by another server\.", warning)
