@@ -7,8 +7,10 @@ import sys
 from contextvars import copy_context
 
 import httpx
+import pytest
 from live.command import serve_command
 from openai import OpenAI
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from interlock.serving.requests.logs import FIELDS, JsonFormatter, TextFormatter, begin_logs, log_with
@@ -58,7 +60,29 @@ def test_every_answer_has_a_request_id_and_an_invalid_one_is_replaced() -> None:
     assert [answer.status_code for answer in answers] == [200, 404, 401, 401]
     ids = [answer.headers["x-request-id"] for answer in answers]
     assert [each for each in ids if not re.fullmatch("req_[0-9a-f]+", each)] == []
-    assert [line["request_id"] for line in objects(command.lines) if line["logger"] == "uvicorn.access"] == ids
+    lines = [line for line in objects(command.lines) if line["logger"] == "uvicorn.access"]
+    assert [line["request_id"] for line in lines] == ids
+
+
+def test_the_line_of_a_refused_request_has_the_reason() -> None:
+    with serve_command("--log-level", "info", "--api-key", "k") as command, httpx.Client(base_url=command.url) as client:
+        key = {"authorization": "Bearer k"}
+        client.post("/v1/responses", json=QUESTION)
+        client.post("/v1/responses", json={**QUESTION, "model": "gone"}, headers=key)
+        client.post("/v1/responses", json=QUESTION, headers=key)
+        client.get("/v1/nothing", headers=key)
+        client.get("/v1/models/gone", headers={**key, "anthropic-version": "2023-06-01"})
+        with pytest.raises(InvalidStatus):
+            connect(f"{command.url.replace('http', 'ws')}/v1/responses")
+    line = re.compile(r"request_id=\S+(?: response_id=\S+ model=\S+)?(?: reason=(\w+))?: 127\.0\.0\.1:\d+ - \"(.*?)\" (\d+)")
+    assert [found.groups() for found in map(line.search, command.lines) if found] == [
+        ("invalid_api_key", "POST /v1/responses HTTP/1.1", "401"),
+        ("model_not_found", "POST /v1/responses HTTP/1.1", "404"),
+        (None, "POST /v1/responses HTTP/1.1", "200"),
+        ("http_404", "GET /v1/nothing HTTP/1.1", "404"),
+        ("model_not_found", "GET /v1/models/gone HTTP/1.1", "404"),
+        ("invalid_api_key", "WebSocket /v1/responses", "401"),
+    ]
 
 
 def test_the_log_format_comes_from_the_environment_or_a_file(tmp_path) -> None:

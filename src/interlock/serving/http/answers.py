@@ -37,7 +37,7 @@ from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import JSON, codings
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.logs import current_request_id
+from interlock.serving.requests.logs import current_request_id, log_with
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.active_runs import NotBegunError
 from interlock.serving.responses.archive import Frames, store_error
@@ -116,8 +116,8 @@ class JsonResponse(Response):
 
 
 def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in_messages: bool = False) -> Response:
-    """Return the HTTP response for an API error, for a client of Messages `in_messages`, and count it."""
-    count_refusal(error)
+    """Return the HTTP response for an API error, for a client of Messages `in_messages`; count it, and log why."""
+    log_with(reason=count_refusal(error))
     if not in_messages:
         return JsonResponse(error.body(), error.status, headers)
     body = error_message(error.status, placed(error.param, error.message))
@@ -132,9 +132,11 @@ def placed(param: str | None, message: str) -> str:
     return message if not param or f"'{param}'" in message else f"{param}: {message}"
 
 
-def count_refusal(error: ApiError) -> None:
-    """Count an error that a client receives in place of a response."""
-    metrics.count("interlock_refused_requests_total", metrics.known_code(error.code, f"http_{error.status}"))
+def count_refusal(error: ApiError) -> str:
+    """Count an error that a client receives in place of a response, and return the reason under which it is counted."""
+    reason = metrics.known_code(error.code, f"http_{error.status}")
+    metrics.count("interlock_refused_requests_total", reason)
+    return reason
 
 
 def speaks_messages(connection: HTTPConnection) -> bool:

@@ -148,7 +148,7 @@ class Application(Starlette):
         super().__init__(
             routes=api.routes(),
             middleware=middleware,
-            exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), answer_error),
+            exception_handlers=dict.fromkeys((ApiError, StoreError, HTTPException, ClientDisconnect, Exception), _answer_error),
             lifespan=api.lifespan,
         )
         self.router.redirect_slashes = False
@@ -179,6 +179,11 @@ class Application(Starlette):
         routes = Middleware(ScriptRoutes, engine, self.state.keys, self.api.settings.max_body_bytes)
         self.user_middleware.insert(len(own), routes)
         return ScriptFaults(super().build_middleware_stack(), engine)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer in the task of the request, whose log lines get the reason; Starlette would call a function in a thread."""
+    return answer_error(request, error)
 
 
 def name_request(headers: Mapping[str, str]) -> str:

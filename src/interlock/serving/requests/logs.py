@@ -22,7 +22,7 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Matches the characters that could end a line, or garble a terminal."""
 
 
-CONTEXT: Final = ("request_id", "response_id", "model", "upstream")
+CONTEXT: Final = ("request_id", "response_id", "model", "upstream", "reason")
 """What the log lines of a task say of its request."""
 
 _context: Final[ContextVar[Mapping[str, str]]] = ContextVar("interlock_log_context", default=MappingProxyType({}))
