@@ -438,6 +438,8 @@ def test_a_response_beyond_the_limit_is_refused_with_retry_after() -> None:
         assert [(error_of(each), each.headers["retry-after"]) for each in refused] == [
             ((429, None, "rate_limit_exceeded"), "1")
         ] * 3
+        message = "The server is already generating 1 response, its limit; try again in a second."
+        assert [each.json()["error"]["message"] for each in refused] == [message] * 3
         assert post(url, STAGED).json()["status"] == "completed"
 
 

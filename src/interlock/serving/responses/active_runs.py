@@ -66,7 +66,8 @@ class ActiveRuns:
         """
         self.require_open()
         if self.limit is not None and len(self._slots) >= self.limit:
-            message = f"The server is already generating {self.limit} responses, its limit; try again in a second."
+            responses = "1 response" if self.limit == 1 else f"{self.limit} responses"
+            message = f"The server is already generating {responses}, its limit; try again in a second."
             raise ApiError(429, message, "rate_limit_exceeded", code="rate_limit_exceeded")
         slot = object()  # a new one: `interrupt` holds the run, which holds `free`; the cycle would keep the run in memory
         free = partial(self._slots.discard, slot)
