@@ -61,12 +61,14 @@ def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> N
             time.sleep(0.01)
         refused = httpx.post(f"{url}/v1/responses", json=STREAM)
         alive = httpx.get(f"{url}/health")
+        waiting = httpx.get(f"{url}/metrics").text
         gate.open()
         assert bodies(answer.read())[-1]["type"] == "response.completed"
         stopping.join(10)
     assert [each.status_code for each in (ready, refused, alive)] == [503, 503, 200]
     assert {each.json()["error"]["message"] for each in (ready, refused)} == {"The server is shutting down."}
     assert {each.headers["retry-after"] for each in (ready, refused)} == {"1"}
+    assert "\ninterlock_open_streams 1.0\n" in waiting
 
 
 def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None:
