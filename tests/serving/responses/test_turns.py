@@ -559,6 +559,44 @@ class Wordy(Engine):
         yield EngineOutput(Chunk(), "length")
 
 
+class Endless(Engine):
+    models = ("staged",)
+    format = "text"
+    closed = False
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    async def generate(self, turn):
+        del turn
+        try:
+            for number in range(1, 21):
+                yield EngineOutput(Chunk([number] if self.counts == "tokens" else (), "word "), **self.counted(number))
+            yield EngineOutput(Chunk(), "stop")
+        finally:
+            self.closed = True
+
+    def counted(self, number):
+        return {"output_tokens": number} if self.counts == "outputs" else {}
+
+
+@pytest.mark.parametrize(
+    ("counts", "budget", "words", "status", "tokens"),
+    [
+        ("tokens", 16, 16, "incomplete", 16),
+        ("outputs", 16, 16, "incomplete", 16),
+        ("tokens", 20, 20, "completed", 20),
+        ("nothing", 16, 20, "completed", 0),
+    ],
+)
+def test_a_turn_ends_at_its_budget_if_its_tokens_are_counted(counts, budget, words, status, tokens) -> None:
+    engine = Endless(counts)
+    response = final(asyncio.run(collect(begin(engine, max_output_tokens=budget))))
+    assert (response["status"], engine.closed) == (status, True)
+    assert response["output"][0]["content"][0]["text"] == "word " * words
+    assert response["usage"]["output_tokens"] == tokens
+
+
 def test_a_turn_ends_at_a_stop_string_in_its_answer() -> None:
     engine = Wordy()
     run = begin(engine, stop=["END"])

@@ -340,8 +340,10 @@ class Generation:
         return self.generate(turn)
 
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
-        """Generate one turn, up to a stop string in the answer; see `Engine.generate`."""
+        """Generate one turn, up to its budget, or a stop string in the answer; see `Engine.generate`."""
         outputs = self.engine.generate(turn)
+        if turn.budget is not None:
+            outputs = _until_budget(outputs, turn.budget)
         return _until_stop(outputs, self.parser) if isinstance(self.parser, StopParser) else outputs
 
     def shorten(self, shortcut: Shortcut[Any]) -> None:
@@ -356,6 +358,19 @@ class Generation:
 
     async def close(self) -> None:
         """Abort the generation if it still runs, and free its resources."""
+
+
+async def _until_budget(outputs: AsyncGenerator[EngineOutput, None], budget: int) -> AsyncGenerator[EngineOutput, None]:
+    """Yield outputs until one goes on after the budget was used, as far as they count their tokens."""
+    tokens = used = 0
+    async with aclosing(outputs):
+        async for output in outputs:
+            if used >= budget and output.finish_reason is None and output.chunk != Chunk():
+                yield EngineOutput(Chunk(), "length")
+                break
+            yield output
+            tokens += sum(len(chunk.token_ids) for chunk in (output.chunk, *output.more))
+            used = max(tokens, output.output_tokens)
 
 
 async def _until_stop(outputs: AsyncGenerator[EngineOutput, None], parser: StopParser) -> AsyncGenerator[EngineOutput, None]:
