@@ -35,7 +35,10 @@ TEMPLATE: Final = TEMPLATES.from_string("""\
 
 
 def sample(prompt: str) -> Iterator[tuple[int, str]]:
-    """Yield the tokens of a turn, each with its id: calls of the functions that the user names, their results, or an echo."""
+    """Yield the tokens of a turn, each with its id: calls of the functions that the user names, their results, or an echo.
+
+    It ignores `tool_choice`, `temperature` and the like: a model keeps them, such as `required` by a grammar.
+    """
     functions = re.findall(r"^\[function\] ([\w-]+)", prompt, re.MULTILINE)
     question, *rest = prompt.rpartition("[user] ")[2].splitlines() or [""]
     results = [line.removeprefix("[tool] ") for line in rest if line.startswith("[tool] ")]

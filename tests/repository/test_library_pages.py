@@ -12,10 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 from openai import OpenAI, RateLimitError
+from starlette.testclient import TestClient
 
 from interlock.serve import ApiError
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.http.app import NO_LIFESPAN
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
 from interlock.testing import assert_legal
@@ -129,6 +131,30 @@ def test_the_test_on_the_page_of_engines_passes(names):
     (cases,) = names["test_streams_are_legal"].pytestmark
     for case in cases.args[1]:
         names["test_streams_are_legal"](*case)
+
+
+def test_an_application_that_mounts_the_engine_runs_its_lifespan(names, caplog):
+    closed = []
+
+    async def close():
+        closed.append(True)
+
+    names["mounted"].api.service.engine.close = close
+    with TestClient(names["site"]) as client:
+        request = {"model": "parrot", "input": "Ahoy!"}
+        refused = client.post("/ai/v1/messages", json=request)
+        answer = client.post("/ai/v1/responses", json=request, headers={"authorization": "Bearer one"})
+        assert (client.get("/ai/health").status_code, closed) == (200, [])
+    assert (refused.status_code, refused.json()["type"], "request-id" in refused.headers) == (401, "error", True)
+    assert answer.json()["output"][0]["content"][0]["text"] == "Ahoy! "
+    assert (closed, caplog.records) == ([True], [])
+
+
+def test_the_log_warns_of_a_mounted_application_without_its_lifespan(names, caplog):
+    client = TestClient(names["mounted"])
+    for _ in range(2):
+        assert client.get("/health").status_code == 200
+    assert [record.getMessage() for record in caplog.records] == [NO_LIFESPAN]
 
 
 def test_a_refusal_keeps_its_status_with_and_without_streaming(names):

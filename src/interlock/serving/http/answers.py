@@ -139,9 +139,15 @@ def count_refusal(error: ApiError) -> str:
     return reason
 
 
+def path_of(scope: Scope) -> str:
+    """Return the path of a request within the application, which another one may have mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 def speaks_messages(connection: HTTPConnection) -> bool:
     """Return whether a client speaks Messages: it asks for a route of that API, or for one of no other API with its header."""
-    path = connection.url.path
+    path = path_of(connection.scope)
     return path.startswith("/v1/messages") or (ANTHROPIC_VERSION in connection.headers and not path.startswith(OPENAI_PATHS))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, State
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -47,6 +47,7 @@ from interlock.serving.http.answers import (
     cancel_on_disconnect,
     cancelled_on_disconnect,
     error_response,
+    path_of,
     speaks_messages,
     stream_writer,
     unserved,
@@ -93,6 +94,11 @@ SANE: Final = re.compile(r"[!-~]{1,128}")
 """Matches an id that may be logged and sent back: visible ASCII."""
 STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 """The ASGI messages that have the headers of an answer."""
+
+NO_LIFESPAN: Final = (
+    "the application serves without its lifespan, so nothing maintains the store, or closes it and the engine; "
+    "an application that mounts another one enters its lifespan"
+)
 
 EFFORTS: Final = {
     "none": "No reasoning",
@@ -156,6 +162,7 @@ class Application(Starlette):
         self.state.active_runs = api.service.active_runs
         self.state.open_sockets = api.open_sockets
         self.state.keys = keys
+        self.state.has_lifespan = False
 
     @property
     def passes_bodies(self) -> bool:
@@ -166,7 +173,7 @@ class Application(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         allowed = self.api.settings.allowed_host
         hosts = [Middleware(HostCheck, allowed)] if allowed else []
-        own = [Middleware(RequestFrame), *hosts]
+        own = [Middleware(RequestFrame, self.state), *hosts]
         self.user_middleware = [*own, *self.user_middleware]
         engine = self.api.service.engine
         if not engine.has_faults:
@@ -199,20 +206,24 @@ class RequestFrame:
     """ASGI middleware around all other.
 
     It gives each request an id, which the log and the answer have, and continues the request's trace. A fault that is not an
-    `Exception` becomes one, so that the client receives an error body.
+    `Exception` becomes one, so that the client receives an error body. The log says once if nothing runs the lifespan.
     """
 
     app: ASGIApp
+    state: State
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with panics_as_errors():
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
                 return
+            if not self.state.has_lifespan:
+                self.state.has_lifespan = True
+                logger.warning("%s", NO_LIFESPAN)
             headers = Headers(scope=scope)
             request_id = name_request(headers)
             send = add_header(send, HEADER, request_id)
-            if scope["path"].startswith(MESSAGES_PATH):
+            if path_of(scope).startswith(MESSAGES_PATH):
                 send = add_header(send, MESSAGES_HEADER, request_id)
             with traces.continue_trace(headers):
                 await self.app(scope, receive, send)
@@ -242,7 +253,7 @@ class HostCheck(TrustedHostMiddleware):
         self._refused = set[str]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("path") in OPEN_PATHS:
+        if scope["type"] != "lifespan" and path_of(scope) in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         await super().__call__(scope, receive, send)
@@ -270,10 +281,10 @@ class KeyGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.app
-        if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
+        if scope["type"] in {"http", "websocket"} and path_of(scope) not in OPEN_PATHS:
             headers = Headers(scope=scope)
             authorization = authorization_of(headers)
-            is_metrics = scope["path"] == METRICS_PATH
+            is_metrics = path_of(scope) == METRICS_PATH
             tenant = self._metrics_tenant(authorization) if is_metrics else self.keys.tenant(authorization)
             if tenant is None:
                 message = "You didn't provide an API key (Authorization: Bearer KEY)."
@@ -347,8 +358,9 @@ class Api:
         return [route for api, served in routes.by_api().items() if api in apis for route in served]
 
     @asynccontextmanager
-    async def lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
+    async def lifespan(self, app: Starlette) -> AsyncGenerator[None]:
         """Maintain the store while the server runs; at its end, end the open responses and close a remote engine."""
+        app.state.has_lifespan = True
         parser_for(self.service.engine.format, {})  # loads the parser before the first request needs it
         async with self.service.archive.maintained():
             try:
