@@ -571,25 +571,23 @@ class Endless(Engine):
         del turn
         try:
             for number in range(1, 21):
-                yield EngineOutput(Chunk([number] if self.counts == "tokens" else (), "word "), **self.counted(number))
+                ids = [number] if self.counts == "token_ids" else ()
+                yield EngineOutput(Chunk(ids, "word "), output_tokens=20 if self.counts == "output_tokens" else 0)
             yield EngineOutput(Chunk(), "stop")
         finally:
             self.closed = True
-
-    def counted(self, number):
-        return {"output_tokens": number} if self.counts == "outputs" else {}
 
 
 @pytest.mark.parametrize(
     ("counts", "budget", "words", "status", "tokens"),
     [
-        ("tokens", 16, 16, "incomplete", 16),
-        ("outputs", 16, 16, "incomplete", 16),
-        ("tokens", 20, 20, "completed", 20),
+        ("token_ids", 16, 16, "incomplete", 16),
+        ("token_ids", 20, 20, "completed", 20),
+        ("output_tokens", 16, 20, "completed", 20),
         ("nothing", 16, 20, "completed", 0),
     ],
 )
-def test_a_turn_ends_at_its_budget_if_its_tokens_are_counted(counts, budget, words, status, tokens) -> None:
+def test_a_turn_ends_at_its_budget_if_its_outputs_have_token_ids(counts, budget, words, status, tokens) -> None:
     engine = Endless(counts)
     response = final(asyncio.run(collect(begin(engine, max_output_tokens=budget))))
     assert (response["status"], engine.closed) == (status, True)

@@ -361,16 +361,15 @@ class Generation:
 
 
 async def _until_budget(outputs: AsyncGenerator[EngineOutput, None], budget: int) -> AsyncGenerator[EngineOutput, None]:
-    """Yield outputs until one goes on after the budget was used, as far as they count their tokens."""
-    tokens = used = 0
+    """Yield outputs until one goes on after `token_ids` have used the budget; `output_tokens` may be known from the start."""
+    used = 0
     async with aclosing(outputs):
         async for output in outputs:
             if used >= budget and output.finish_reason is None and output.chunk != Chunk():
                 yield EngineOutput(Chunk(), "length")
                 break
             yield output
-            tokens += sum(len(chunk.token_ids) for chunk in (output.chunk, *output.more))
-            used = max(tokens, output.output_tokens)
+            used += sum(len(chunk.token_ids) for chunk in (output.chunk, *output.more))
 
 
 async def _until_stop(outputs: AsyncGenerator[EngineOutput, None], parser: StopParser) -> AsyncGenerator[EngineOutput, None]:
