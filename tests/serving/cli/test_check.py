@@ -415,6 +415,12 @@ def test_a_405_for_get_suggests_a_body() -> None:
     assert (result.exit_code, result.stderr) == (2, f"interlock: {url}/v1/responses: {error}\n")
 
 
+def test_a_404_for_a_url_without_a_path_suggests_one() -> None:
+    with ServerThread(build(Settings(), EmbeddedEngine())) as url:
+        result = run(url)
+    assert (result.exit_code, result.stderr.endswith(f"; add the path, such as {url}/v1/responses\n")) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

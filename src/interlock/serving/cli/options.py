@@ -365,6 +365,8 @@ def _fetch(url: str, request: UrlRequest) -> Generator[OpenStream]:
                 text = answer.read(_QUOTED_BYTES)[:_QUOTED_BYTES].decode(errors="replace").strip()
                 if answer.status == HTTPStatus.METHOD_NOT_ALLOWED and body is None:
                     text = "the server does not accept GET here; add --body FILE to POST the request in a file"
+                elif answer.status == HTTPStatus.NOT_FOUND and urlsplit(url).path in {"", "/"}:
+                    text = f"{text}; add the path, such as {url.rstrip('/')}/v1/responses"
                 raise SourceError(f"{url}: {answer.status} {answer.reason}: {text}")
             yield OpenStream(answer.chunks, answer.content_type, body)
     except ExchangeError as error:
