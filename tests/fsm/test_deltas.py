@@ -2,6 +2,7 @@
 
 import json
 import re
+from math import inf, nan
 from pathlib import Path
 
 import attrs
@@ -75,7 +76,6 @@ def test_a_call_id_as_item_id_is_refused(make):
         (lambda: Annotate({"type": "url_citation"}, "[1]"), "Object missing required field `"),
         (lambda: Annotate({"type": "note"}), "Invalid value 'note'"),
         (lambda: Text("a", [{"token": "a"}]), "Object missing required field `logprob` - at `$[0]`"),
-        (lambda: Text("a", [{"token": "a", "logprob": float("nan")}]), "Expected `float` >= "),
         (lambda: Text("a", [{"token": "a", "logprob": -1.0, "bytes": [256]}]), "Expected `int` <= 255 - at `$[0].bytes[0]`"),
         (lambda: Usage(input_tokens=-1), "input_tokens is -1, and not a number of tokens"),
         (lambda: Usage(output_tokens=True), "output_tokens is True, and not a number of tokens"),
@@ -89,6 +89,13 @@ def test_a_delta_with_an_invalid_field_is_refused(make, message):
 def test_fields_that_log_probabilities_lack_in_the_api_are_dropped():
     entry = {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "b", "logprob": -2.0}]}
     assert Text("a", [{**entry, "rank": 1}]).logprobs == [entry]
+
+
+@pytest.mark.parametrize("value", [-inf, inf, nan])
+def test_a_log_probability_that_is_not_finite_becomes_the_least(value) -> None:
+    least = {"token": "a", "logprob": -9999.0}
+    entry = {"token": "a", "logprob": value}
+    assert Text("a", [{**entry, "top_logprobs": [entry]}]).logprobs == [{**least, "top_logprobs": [least]}]
 
 
 def test_fields_of_another_kind_of_item_are_ignored():

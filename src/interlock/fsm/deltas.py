@@ -11,7 +11,8 @@ other deltas are frozen classes. `docs/evidence/rules.md` has the rules (R7, …
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from sys import float_info, maxsize
+from math import isfinite
+from sys import maxsize
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, NotRequired, TypeAlias, TypedDict, get_args
 
@@ -138,10 +139,10 @@ class Open:
 
 
 class ScoredToken(TypedDict):
-    """A token with its log probability, which is finite; the API writes -9999.0 for minus infinity."""
+    """A token with its log probability."""
 
     token: str
-    logprob: Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
+    logprob: float
     bytes: NotRequired[list[Annotated[int, Meta(ge=0, le=255)]] | None]
 
 
@@ -151,8 +152,17 @@ class TokenLogprob(ScoredToken):
     top_logprobs: NotRequired[list[ScoredToken]]
 
 
+LEAST_PROBABLE: Final = -9999.0
+"""The log probability that OpenAI's service gives to the least probable tokens."""
+
+
 def _read_logprobs(logprobs: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
-    return convert(logprobs, list[TokenLogprob])
+    entries = convert(logprobs, list[TokenLogprob])
+    for entry in entries:
+        for scored in (entry, *entry.get("top_logprobs", ())):
+            if not isfinite(scored["logprob"]):  # minus infinity, for a token that a mask excludes; NaN, for a faulty kernel
+                scored["logprob"] = LEAST_PROBABLE
+    return entries
 
 
 @frozen
@@ -165,7 +175,7 @@ class Text:
     Args:
         text: The chunk; it may be empty if its log probabilities come first.
         logprobs: An object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.
-            Other fields are dropped.
+            Other fields are dropped, and one that is not finite becomes -9999.0.
 
     Raises:
         ValueError: A log probability has another shape.

@@ -390,10 +390,10 @@ TYPED = [
     (EngineOutput("a"), "an EngineOutput whose chunk is 'a', and not Chunk: Expected `object`, got `str`"),
     (EngineOutput(Chunk(text=5)), "an EngineOutput whose chunk.text is 5, and not str or None: Expected `str | null`, got `int`"),
     (
-        EngineOutput(Chunk(logprobs=[{"token": "a", "logprob": float("-inf")}])),
+        EngineOutput(Chunk(logprobs=[{"token": "a", "logprob": "-1"}])),
         (
-            "an EngineOutput whose chunk.logprobs is [{'token': 'a', 'logprob': -inf}], and not Sequence[TokenLogprob] or None: "
-            "Expected `float` >= -1.7976931348623157e+308 - at `$[0].logprob`"
+            "an EngineOutput whose chunk.logprobs is [{'token': 'a', 'logprob': '-1'}], and not Sequence[TokenLogprob] or None: "
+            "Expected `float`, got `str` - at `$[0].logprob`"
         ),
     ),
     (

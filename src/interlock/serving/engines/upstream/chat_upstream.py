@@ -22,7 +22,7 @@ from interlock.events import request as wire
 from interlock.events.chat import OLD_CALL, add_extras, extras_in, split_extras
 from interlock.events.json import as_text, elements, is_array, members
 from interlock.events.parts import Json
-from interlock.fsm.deltas import Delta, FinishReason, Open, ScoredToken, TokenLogprob, Usage
+from interlock.fsm.deltas import LEAST_PROBABLE, Delta, FinishReason, Open, ScoredToken, TokenLogprob, Usage
 from interlock.parsers import Chunk
 from interlock.parsers.chat_deltas import REPLACEMENT, ChatParser, join_halves, reasoning_of
 from interlock.serving.engines.chat_messages import Message, chat_messages, function_of
@@ -236,8 +236,6 @@ SAME: Final = frozenset(
 )
 """The parameters of the Responses API that Chat Completions has too."""
 BYTES: Final = range(256)
-LEAST_PROBABLE: Final = -9999.0
-"""The log probability that OpenAI's service gives to the least probable tokens."""
 RESERVED: Final = ("n", "messages", "functions", OLD_CALL)
 """The fields of Chat Completions that a client must not set."""
 UNUSUAL: Final = ("reasoning_details", "refusal", OLD_CALL, "annotations")

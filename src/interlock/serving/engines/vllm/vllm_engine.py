@@ -97,8 +97,6 @@ HARMONY_TOOLS: Final = {
 }
 """The hosted tools in the types that vLLM renders for gpt-oss, by the types in requests."""
 
-LEAST_PROBABLE: Final = -9999.0
-
 END: Final = object()
 
 
@@ -420,7 +418,7 @@ class VllmGeneration(Generation):
                 new = output.outputs[0]
                 tokens += new.token_ids
                 texts.append(new.text)
-                logprobs = None if entries is None else _finite(entries(output))
+                logprobs = None if entries is None else entries(output)
                 reason: FinishReason | None = REASONS.get(new.finish_reason or "", "stop") if output.finished else None
                 engine_output = EngineOutput(Chunk(new.token_ids, new.text, logprobs, None if harmony else output), reason)
                 if len(texts) == 1:
@@ -603,14 +601,6 @@ class VllmGeneration(Generation):
 
 def _has_function(body: Mapping[str, object]) -> bool:
     return any(members(tool).get("type") == "function" for tool in elements(body.get("tools")))
-
-
-def _finite(entries: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
-    """Give the least log probability to tokens without a finite one: a faulty kernel or checkpoint of vLLM's makes NaN."""
-    for entry in entries:
-        for scored in (entry, *entry.get("top_logprobs", ())):
-            scored["logprob"] = max(LEAST_PROBABLE, scored["logprob"])  # in this order, because `max` keeps a NaN that is first
-    return entries
 
 
 def _raw_message(text: str, tokens: Sequence[int]) -> dict[str, object]:
