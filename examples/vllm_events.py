@@ -107,6 +107,14 @@ class EventServing(serving.OpenAIServingResponses):
         finally:  # the client may leave while an event is being sent
             await self._feed(request, driver, [interlock.Cancel(None)])
 
+    async def responses_background_stream_generator(self, *args: Any) -> AsyncGenerator[SimpleNamespace]:
+        """Yield the events of a response in the background; vLLM 0.32 ends its stream only after `response.completed`."""
+        async with aclosing(super().responses_background_stream_generator(*args)) as events:
+            async for event in events:
+                yield event
+                if event.type in ("response.incomplete", "response.failed"):
+                    return
+
     async def _feed(self, request: Any, driver: Any, deltas: list[interlock.Delta]) -> list[bytes]:
         """Return the frames of deltas, and store the response if it ends with them."""
         frames: list[bytes] = driver.feed(deltas)
