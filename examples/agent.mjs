@@ -36,11 +36,11 @@ export async function agent(client, question, write = () => {}) {
     if (response.output_text) write("\n");
     const calls = response.output.filter((item) => item.type === "function_call");
     if (calls.length === 0) return response.output_text;
-    const input = calls.map(({ call_id, name, arguments: given }) => {
+    const outputs = calls.map(async ({ call_id, name, arguments: given }) => {
       write(`${name} ${given}\n`);
-      return { type: "function_call_output", call_id, output: functions[name](JSON.parse(given)) };
+      return { type: "function_call_output", call_id, output: await functions[name](JSON.parse(given)) };
     });
-    request = { model, tools, input, previous_response_id: response.id };
+    request = { model, tools, input: await Promise.all(outputs), previous_response_id: response.id };
   }
 }
 
