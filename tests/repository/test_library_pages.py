@@ -80,7 +80,7 @@ def test_the_engine_page_counts_the_lines_of_the_whole_and_of_the_first_step() -
     whole = sum(len(path.read_text("utf-8").splitlines()) for path in paths)
     first_step = int(subprocess.run([sys.executable, "-c", LINES], capture_output=True, text=True, check=True).stdout)  # noqa: S603
     stated = [int(each.replace(",", "")) for each in re.findall(r"some (\d+,\d+) lines", ENGINE_PAGE)]
-    assert [abs(lines - told) < 500 for lines, told in zip((whole, first_step, whole), stated, strict=True)] == [True] * 3
+    assert [abs(lines - named) < 500 for lines, named in zip((whole, first_step, whole), stated, strict=True)] == [True] * 3
 
 
 def test_semantic_versions_cover_the_names_that_the_example_imports() -> None:

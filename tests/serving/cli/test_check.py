@@ -295,6 +295,7 @@ NO_STREAM = "this is not a stream: it has no event of Responses, Messages or Cha
         b'{"name": "a"}\n{"name": "b"}\n',
         b"data: hello\n\n",
         b"# A page\n\nevent: a party\n\n",
+        b"[build-system]\nrequires = []\n",
     ],
 )
 def test_a_file_without_events_of_an_api_is_not_a_stream(data) -> None:

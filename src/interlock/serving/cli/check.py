@@ -58,6 +58,7 @@ _SHOWN: Final = 200
 """The most bytes of a server's error that are shown."""
 _MARGIN: Final = " " * 7
 _NO_STREAM: Final = "this is not a stream: it has no event of Responses, Messages or Chat Completions"
+_ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
 _WHOLE: Final = re.compile(rb'\s*\{[^{}]*(?:"object"\s*:\s*"(?:response|chat\.completion)"|"type"\s*:\s*"message")')
 _ERROR: Final = re.compile(rb'\s*\{(?:\s*"type"\s*:\s*"error"\s*,)?\s*"error"\s*:\s*\{')
 
@@ -263,7 +264,7 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
                         judge.feed(frame)
                     break
                 beginning = chunk.removeprefix(BOM) if place == 0 else b""
-                if beginning.lstrip().startswith(b"["):
+                if _ARRAY.match(beginning):
                     return "this is a JSON array, not a stream: write one event per line"
                 if _WHOLE.match(beginning):
                     return 'this is a whole answer, not a stream: add "stream": true to the request'

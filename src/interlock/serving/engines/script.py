@@ -707,8 +707,8 @@ def _unused(rules: Sequence[ScriptRule], taken: Counter[tuple[str | None, int]])
     """Yield the steps that no request has taken: a rule that starts again and again does not come to its later ones."""
     for index, rule in enumerate(rules, 1):
         conditions = str(rule.conditions)
-        begun = taken[conditions, 1]
-        again = f"; {begun} requests took step 1" if begun > 1 else ""
+        starts = taken[conditions, 1]
+        again = f"; {starts} requests took step 1" if starts > 1 else ""
         for number, _ in enumerate(rule.steps, 1):
             if not taken[conditions, number]:
                 yield f"rule {index}, step {number} ({conditions}){again}"

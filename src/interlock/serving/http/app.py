@@ -162,7 +162,7 @@ class Application(Starlette):
         self.state.active_runs = api.service.active_runs
         self.state.open_sockets = api.open_sockets
         self.state.keys = keys
-        self.state.has_lifespan = False
+        self.state.warns_of_lifespan = True  # until the lifespan begins, or the log has warned
 
     @property
     def passes_bodies(self) -> bool:
@@ -217,8 +217,8 @@ class RequestFrame:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
                 return
-            if not self.state.has_lifespan:
-                self.state.has_lifespan = True
+            if self.state.warns_of_lifespan:
+                self.state.warns_of_lifespan = False
                 logger.warning("%s", NO_LIFESPAN)
             headers = Headers(scope=scope)
             request_id = name_request(headers)
@@ -360,7 +360,7 @@ class Api:
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncGenerator[None]:
         """Maintain the store while the server runs; at its end, end the open responses and close a remote engine."""
-        app.state.has_lifespan = True
+        app.state.warns_of_lifespan = False
         parser_for(self.service.engine.format, {})  # loads the parser before the first request needs it
         async with self.service.archive.maintained():
             try:

@@ -9,7 +9,6 @@ import json
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from math import isnan
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
@@ -453,7 +452,7 @@ def _entry(value: object) -> ScoredToken:
     return {
         "token": token,
         "bytes": numbers if raw and len(numbers) == len(raw) else [*token.encode(errors="replace")],
-        "logprob": max(LEAST_PROBABLE, min(logprob, 0.0)) if isinstance(logprob, int | float) and not isnan(logprob) else 0.0,
+        "logprob": max(LEAST_PROBABLE, min(logprob, 0.0)) if isinstance(logprob, int | float) else 0.0,
     }
 
 
