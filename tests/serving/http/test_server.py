@@ -36,7 +36,7 @@ from interlock.testing import assert_legal
 STREAM = {"model": "staged", "input": "Hi", "stream": True}
 
 
-def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
+def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine(caplog) -> None:
     gate = Gate()
     engine = StagedEngine([step(ANSWER), gate])
     server = ServerThread(build(Settings(), engine))
@@ -48,9 +48,12 @@ def test_a_shutdown_ends_open_streams_as_failed_and_closes_the_engine() -> None:
     assert (events[-1]["type"], response["error"]["message"]) == ("response.failed", "The server is shutting down.")
     assert response["output"][0]["status"] == "incomplete"
     assert engine.closed.is_set()
+    logged = [each.getMessage() for each in caplog.records if each.name == module.__name__]
+    assert logged == ["the server shuts down, and ends 1 response in progress"]
 
 
-def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> None:
+def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests(caplog) -> None:
+    caplog.set_level("INFO", module.__name__)
     gate = Gate()
     server = ServerThread(build(Settings(drain=600), StagedEngine([step(ANSWER), gate, step("", "stop")])))
     with server as url, httpx.stream("POST", f"{url}/v1/responses", json=STREAM) as answer:
@@ -69,6 +72,8 @@ def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests() -> N
     assert {each.json()["error"]["message"] for each in (ready, refused)} == {"The server is shutting down."}
     assert {each.headers["retry-after"] for each in (ready, refused)} == {"1"}
     assert "\ninterlock_open_streams 1.0\n" in waiting
+    logged = [each.getMessage() for each in caplog.records if each.name == module.__name__]
+    assert logged == ["draining for at most 600 seconds: 1 response in progress"]
 
 
 def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None:

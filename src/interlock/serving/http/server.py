@@ -37,6 +37,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.supervisors import multiprocess
 
 from interlock.events.json import dumps
+from interlock.events.shapes import counted
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.engines.shortcut import ClientSocket
@@ -120,8 +121,11 @@ class Server(uvicorn.Server):
             self._drain, self._deadline = 0.0, 0.0
         if ServerEffect.DRAIN in self._machine.state.rows.get(ServerTrigger.STOP, (None, ()))[1]:
             self._fire(ServerTrigger.STOP)
+        self._call_soon(self._woken.set)
+
+    def _call_soon(self, call: Callable[..., object], *args: object) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(call, *args)
 
     async def main_loop(self) -> None:
         """Look every `tick` seconds, and after `stop`, whether to stop."""
@@ -153,6 +157,9 @@ class Server(uvicorn.Server):
                 case ServerEffect.DRAIN:
                     self._active_runs.refuse()
                     self._deadline = monotonic() + self._drain
+                    count = counted(len(self._active_runs), "response")
+                    # Not at once, because a signal may have interrupted the log.
+                    self._call_soon(logger.info, "draining for at most %g seconds: %s in progress", self._drain, count)
                 case ServerEffect.END if self._signal is not None:
                     super().handle_exit(self._signal, None)
                 case ServerEffect.END:
@@ -166,6 +173,8 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the open responses and WebSockets, then shut the server down."""
+        if count := len(self._active_runs):
+            logger.warning("the server shuts down, and ends %s in progress", counted(count, "response"))
         self._active_runs.end()
         self._open_sockets.end()
         await self._open_sockets.wait(self._times.grace)  # otherwise uvicorn closes them before their last events
