@@ -156,9 +156,8 @@ TURNS: Final = """\
 # Conformance, turn by turn
 
 The turns of [the summary](../conformance.md), with the errors and deviations of each stream by rule; its
-[key](../conformance.md#key) has the words. The first finding is an error, if there is one. "function_call has no field
-'output_index'" means that vLLM sends a field that the API's type does not have. *Other content*: the content of the stream
-differs from what the model wrote.
+[key](../conformance.md#key) has the words. The first finding is an error, if there is one. *Other content*: the content
+of the stream differs from what the model wrote.
 
 An *ordinary* turn is one that a working model writes, to its end.
 

@@ -194,6 +194,21 @@ def test_an_event_that_the_api_lacks_breaks_r14():
     assert summaries(stream([{"type": "response.audio.done"}])) == [("R14", 2, "the API has no event 'response.audio.done'")]
 
 
+@pytest.mark.parametrize(
+    ("holder", "field", "message"),
+    [
+        ("item", "output_index", "function_call has 'output_index', which is a field of events"),
+        ("item", "x", "function_call has the unknown field 'x'"),
+        (None, "part", "response.output_item.added has 'part', which is a field of other events"),
+        (None, "x", "response.output_item.added has the unknown field 'x'"),
+    ],
+)
+def test_a_field_that_its_object_lacks_is_unknown_or_of_events(holder, field, message):
+    bodies = copy.deepcopy(LEGAL["function-call"])
+    (bodies[2][holder] if holder else bodies[2])[field] = 0
+    assert summaries(bodies) == [("R14", 2, message)]
+
+
 def test_an_item_without_its_status_is_judged_by_the_other_rules():
     bodies = copy.deepcopy(LEGAL["function-call"])
     place = next(place for place, body in enumerate(bodies) if body["type"] == "response.function_call_arguments.done")

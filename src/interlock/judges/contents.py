@@ -89,8 +89,10 @@ def _finding(mismatch: Mismatch) -> Finding:
     field = quote(field) if above and above[-1] in _FREE_FORM_OBJECTS else field
     if field == "type" and mismatch.kind != "unknown":
         message = f"the API has no {_NOUNS.get(above[-1], above[-1].removesuffix('s'))} of type {quote(value)}"
+    elif mismatch.kind == "unknown" and field in _FIELDS_OF_OTHER_LEVELS:
+        message = f"{name} has {quote(field)}, which is a field of {'events' if above else 'other events'}"
     elif mismatch.kind == "unknown":
-        message = f"{name} has no field {quote(field)}"
+        message = f"{name} has the unknown field {quote(field)}"
     elif mismatch.kind == "missing":
         message = f"{name}: {field} is missing"
     elif mismatch.kind == "value":
