@@ -101,8 +101,8 @@ rules alone. `benchmarks/turns/faults.py` sorts the errors. Its lines of vLLM's 
 those of the tag v{release}. Its issues and pull requests were read in November 2026: they describe the fault or a part of it, or
 mend it; where there is none, none was found.
 
-A stream is what vLLM sent, and beside it is what vLLM answered to the same request in one piece. `interlock view FILE` shows a
-stream, and this finds its errors, also that of R19:
+A stream is what vLLM sent. Where R19 is broken, what vLLM answered to the same request in one piece is beside it.
+`interlock view FILE` shows a stream, and this finds its errors, also that of R19:
 
 ```sh
 interlock check {corpus}/{r19}.sse --whole {corpus}/{r19}.json
@@ -161,10 +161,10 @@ of the stream differs from what the model wrote.
 
 An *ordinary* turn is one that a working model writes, to its end.
 
-Some streams are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked
-below, each with the answer to the same request in one piece: `interlock check A.sse --whole A.json` finds the errors,
-and `interlock view A.sse` shows the stream. `benchmarks/turns/vllm_turns.py` plays the turns again, writes this page, and leaves
-all streams and answers of both servers in `benchmarks/out/streams`.
+Some streams are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked below; with them is the answer
+to the same request in one piece, where it is another one. `interlock check A.sse` finds the errors, with `--whole A.json` also
+that of R19, and `interlock view A.sse` shows the stream. `benchmarks/turns/vllm_turns.py` plays the turns again, writes this
+page, and leaves all streams and answers of both servers in `benchmarks/out/streams`.
 
 ## Responses
 """
@@ -260,6 +260,11 @@ def file_name(turn: str, ending: str = "sse") -> str:
     return f"{'-'.join(re.findall('[a-z0-9_]+', turn.lower()))}.{ending}"
 
 
+def sample_files(name: str, turn: Played) -> Sequence[str]:
+    """Return the names of the files of a turn in the corpus: its stream, and its whole answer if that is another one."""
+    return [file_name(name), *([file_name(name, "json")] if "R19" in turn.errors else [])]
+
+
 def read_results(text: str) -> tuple[Run, dict[str, dict[ApiName, dict[str, Played]]]]:
     """Read the results of a run."""
     run, *rows = map(json.loads, text.splitlines())
@@ -333,7 +338,7 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
             later.get(fault, Counts()).turns,
             counts.errors.total(),
             counts.raises,
-            *_sources(fault, release, run.lines),
+            *_sources(fault, release, run.lines, vllm),
         )
         yield f"| {fault.says} | {links} | {' | '.join(map(str, cells))} |"
     yield ""
@@ -393,17 +398,17 @@ def _table(*columns: Mapping[str, int]) -> Iterator[str]:
         yield f"| {label} | {' | '.join(f'{column[label]:,}' for column in columns)} |"
 
 
-def _sources(fault: Fault, release: str, lines: Mapping[str, int]) -> Iterator[str]:
+def _sources(fault: Fault, release: str, lines: Mapping[str, int], vllm: Mapping[str, Played]) -> Iterator[str]:
     """Yield links to the source, the reports and the stream of a fault."""
     yield ", ".join(_source(place, release, lines[str(place)]) for place in fault.places)
     yield ", ".join(f"[#{report.partition('/')[2]}]({REPOSITORY}/{report})" for report in fault.reports)
-    yield _files(fault.turn, "../..", fault.turn) if fault.turn else ""
+    yield _links(fault.turn, vllm[fault.turn], "../..", fault.turn) if fault.turn else ""
 
 
-def _files(turn: str, root: str, says: str) -> str:
-    """Return links to the stream of a turn and to its whole answer."""
-    folder = f"{root}/{CORPUS}"
-    return f"[{says}]({folder}/{file_name(turn)}), [in one piece]({folder}/{file_name(turn, 'json')})"
+def _links(name: str, turn: Played, root: str, says: str) -> str:
+    """Return links to the files of a sample."""
+    links = zip((says, "in one piece"), sample_files(name, turn), strict=False)
+    return ", ".join(f"[{label}]({root}/{CORPUS}/{file})" for label, file in links)
 
 
 def _source(place: Place, release: str, line: int) -> str:
@@ -454,7 +459,7 @@ def turns_page(sides: Sides) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name, turn in sides["vllm"]["responses"].items():
         others = _listed(sides["interlock"]["responses"][name].findings)
-        link = _files(name, "../../..", "the stream") if name in SAMPLES else ""
+        link = _links(name, turn, "../../..", "the stream") if name in SAMPLES else ""
         raised = f"vLLM raised `{turn.raised}`" if turn.raised else ""
         first = _cell(turn.first, raised, f"Other content: {turn.other_content}" if turn.other_content else "", link)
         kind = "yes" if turn.ordinary else "no"

@@ -45,7 +45,7 @@ from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - li
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
 from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
-from turns_pages import RESULTS, SAMPLES, Played, Run, file_name, read_results  # noqa: E402 - likewise
+from turns_pages import RESULTS, SAMPLES, Played, Run, file_name, read_results, sample_files  # noqa: E402 - likewise
 from turns_pages import main as write_pages  # noqa: E402 - likewise
 
 STREAMS: Final = ROOT / "benchmarks" / "out" / "streams"
@@ -177,8 +177,8 @@ def main() -> None:
                 print(side, api, name, played, flush=True)
             RESULTS.write_text("\n".join(results(run, sides)) + "\n", encoding="utf-8")
     for name in SAMPLES if "vllm" in played_sides else ():
-        for ending in ("sse", "json"):
-            shutil.copy(STREAMS / "vllm" / "responses" / file_name(name, ending), CORPUS)
+        for file in sample_files(name, sides["vllm"]["responses"][name]):
+            shutil.copy(STREAMS / "vllm" / "responses" / file, CORPUS)
     write_pages()
 
 
