@@ -106,10 +106,7 @@ def add_viewer(application: Application) -> None:
 
 
 def compose(settings: Settings, engine: Engine, tools: ToolRunner, store: ResponseStore | None = None) -> Application:
-    """Return the application of a server whose tools are made; see `build`.
-
-    `app.state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
-    """
+    """Return the application of a server whose tools are made; see `build`."""
     _require_declared(engine)
     service = ResponseService(
         engine,

@@ -17,7 +17,6 @@ from typing import Final, Literal, Self
 from msgspec.structs import replace
 
 try:
-    from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
     from interlock.serving.build import build
@@ -37,10 +36,10 @@ try:
         verdict_of,
     )
     from interlock.serving.http.answers import error_response
+    from interlock.serving.http.app import Application
     from interlock.serving.http.script_faults import at_path, encoded_path
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError
-    from interlock.serving.responses.active_runs import ActiveRuns
     from interlock.serving.settings import Settings
     from interlock.serving.tools.hosting import ScriptedTools
 except ModuleNotFoundError as error:
@@ -154,11 +153,8 @@ class MockServer:
 
     def __init__(self) -> None:
         """Create the server, which does not run yet."""
-        self._app = Starlette()
-        self._app.middleware_stack = self._serve  # without middleware, which would hide the connection from `disconnects`
-        self._app.state.active_runs, self._app.state.open_sockets = ActiveRuns(), ActiveRuns()
-        self._thread = ServerThread(self._app)
-        self._mocks: dict[str, tuple[Mock, Starlette]] = {}
+        self._thread = ServerThread(self._serve)
+        self._mocks: dict[str, tuple[Mock, Application]] = {}
         self._names = map(str, count(1))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._url = ""

@@ -540,7 +540,7 @@ def test_a_message_beyond_the_limit_is_refused_with_retry_after(serve) -> None:
 def test_a_server_that_shuts_down_answers_overloaded() -> None:
     application = build(Settings(), StagedEngine(steps(ANSWER)))
     with ServerThread(application) as url:
-        application.state.active_runs.refuse()
+        application.api.service.active_runs.refuse()
         refused = post_message(url, stream=True)
     assert error_of(refused)[:2] == (503, "overloaded_error")
 

@@ -20,6 +20,7 @@ from live.engines import ANSWER, Gate, StagedEngine, step
 from live.sockets import DEFLATE, framed, raw_socket
 from live.wire import bodies
 from openai import DEFAULT_CONNECTION_LIMITS
+from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
 from uvicorn.supervisors.multiprocess import SIGNALS
 from websockets.frames import CloseCode, Opcode
@@ -85,10 +86,31 @@ def test_a_server_whose_application_cannot_start_raises_an_error(caplog) -> None
     assert "unknown" in caplog.text
 
 
+async def hello(scope, _, send):
+    if scope["type"] == "lifespan":
+        raise NotImplementedError
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"Hello"})
+
+
+def test_a_server_serves_any_application() -> None:
+    with ServerThread(hello) as url:
+        assert httpx.get(url).text == "Hello"
+
+
+def test_a_server_serves_an_application_that_mounts_another() -> None:
+    mounted = build(Settings(), StagedEngine([step(ANSWER, "stop")]))
+    site = Starlette(lifespan=lambda _: mounted.router.lifespan_context(mounted))
+    site.mount("/ai", mounted)
+    with ServerThread(site) as url:
+        events = bodies(httpx.post(f"{url}/ai/v1/responses", json=STREAM).content)
+    assert events[-1]["type"] == "response.completed"
+
+
 def test_a_request_that_arrives_during_a_shutdown_is_refused() -> None:
     engine = StagedEngine([step(ANSWER, "stop")])
     app = build(Settings(), engine)
-    app.state.active_runs.end()
+    app.api.service.active_runs.end()
     with ServerThread(app) as url:
         answer = httpx.post(f"{url}/v1/responses", json=STREAM)
     assert (answer.status_code, answer.json()["error"]["message"]) == (503, "The server is shutting down.")
@@ -100,7 +122,7 @@ def test_an_ended_response_is_not_an_active_run() -> None:
     app = build(Settings(), StagedEngine([step(ANSWER, "stop")]))
     with ServerThread(app) as url:
         bodies(httpx.post(f"{url}/v1/responses", json=STREAM).content)
-    assert len(app.state.active_runs) == 0
+    assert len(app.api.service.active_runs) == 0
 
 
 def test_the_server_keeps_idle_connections_longer_than_the_sdk() -> None:

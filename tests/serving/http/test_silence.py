@@ -349,7 +349,7 @@ def test_a_client_that_disconnects_without_reading_ends_its_run() -> None:
         with unread(url, store=False):
             assert bytes_until_paused(engine, url) < MIB
         assert engine.closed.wait(60)
-    assert (engine.yielded < STEPS, len(app.state.active_runs)) == (True, 0)
+    assert (engine.yielded < STEPS, len(app.api.service.active_runs)) == (True, 0)
 
 
 def test_an_unread_background_stream_does_not_delay_its_response() -> None:

@@ -113,7 +113,7 @@ async def check_next_request(app, engine):
     gc.collect()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert len(app.state.active_runs) == 0
+    assert len(app.api.service.active_runs) == 0
     if engine.turns:
         assert engine.closed.is_set()
     engine.turns.clear()

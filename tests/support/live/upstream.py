@@ -7,13 +7,11 @@ import threading
 from contextlib import contextmanager, suppress
 
 from attrs import define, field, frozen
-from starlette.applications import Starlette
 
 from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
-from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings, UpstreamSettings
 
 CUT = "the connection breaks"
@@ -121,10 +119,7 @@ def failure(status, body, **headers):
 @contextmanager
 def serve_upstream(upstream):
     """Serve an upstream, and yield its URL."""
-    app = Starlette()
-    app.mount("/", upstream)
-    app.state.active_runs = app.state.open_sockets = ActiveRuns()
-    with ServerThread(app) as url:
+    with ServerThread(upstream) as url:
         yield url
 
 

@@ -144,11 +144,9 @@ def _show(title: str, batches: Batches, html: Path | None, port: int, *, browser
         click.echo(f"{html}: {len(document) // 1000} kB written", err=True)
         return
     from interlock.serving.http import server
-    from interlock.serving.responses.active_runs import ActiveRuns
     from interlock.serving.view.web import site
 
     path, app = site(title, batches)
-    app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
     listening = bind(server.listen, "127.0.0.1", port)
     address = f"{server.url_of(listening)}{path}"
 

@@ -147,7 +147,7 @@ work. Do not repeat whole files.
 class Application(Starlette):
     """The routes of an `Api`. The middleware is, from the outside: `RequestFrame`, hosts, then that of `build`, and of programs.
 
-    `state` has the `keys`, and the `active_runs` and `open_sockets`, which `interlock.serving.http.server` ends at shutdown.
+    `state` has the `keys`.
     """
 
     def __init__(self, api: Api, keys: Keys, middleware: Sequence[Middleware]) -> None:
@@ -159,8 +159,6 @@ class Application(Starlette):
         )
         self.router.redirect_slashes = False
         self.api = api
-        self.state.active_runs = api.service.active_runs
-        self.state.open_sockets = api.open_sockets
         self.state.keys = keys
         self.state.warns_of_lifespan = True  # until the lifespan begins, or the log has warned
 

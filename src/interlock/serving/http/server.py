@@ -31,7 +31,7 @@ from typing import Final, assert_never
 
 import uvicorn
 from httptools import HttpParserError
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.supervisors import multiprocess
@@ -73,14 +73,16 @@ _TOO_LARGE: Final = ApiError(431, LARGE_HEAD, code="headers_too_large")
 class Server(uvicorn.Server):
     """uvicorn's server, extended to drain, and to end the open responses of its application before it waits for them.
 
-    The application has the settings; one that is not an `Application`, such as the viewer, has the defaults.
+    The application has the settings and the responses; one that is not an `Application` has the defaults and none.
     """
 
-    def __init__(self, app: Starlette, on_ready: Callable[[], None]) -> None:
-        settings = app.api.settings if isinstance(app, Application) else Settings()
+    def __init__(self, app: ASGIApp, on_ready: Callable[[], None]) -> None:
+        api = app.api if isinstance(app, Application) else None
+        settings = Settings() if api is None else api.settings
         level = settings.log_level
         config = uvicorn.Config(
             app,
+            interface="asgi3",
             log_config=None,  # the process sets up logging
             log_level="info" if level == "debug" else level,  # the debug messages of a WebSocket have its frames
             access_log=level in {"debug", "info"},
@@ -91,8 +93,8 @@ class Server(uvicorn.Server):
             ws_max_size=settings.max_body_bytes,
         )
         super().__init__(config)
-        self._active_runs: ActiveRuns = app.state.active_runs
-        self._open_sockets: ActiveRuns = app.state.open_sockets
+        self._active_runs = ActiveRuns() if api is None else api.service.active_runs
+        self._open_sockets = ActiveRuns() if api is None else api.open_sockets
         self._on_ready = on_ready
         self._drain = settings.drain
         self._times = settings.times
@@ -182,7 +184,7 @@ class Server(uvicorn.Server):
         self._fire(ServerTrigger.CLOSE)
 
 
-def _protocol(app: Starlette) -> type[asyncio.Protocol]:
+def _protocol(app: ASGIApp) -> type[asyncio.Protocol]:
     """Return the protocol of HTTP connections, which can be passed by if no middleware changes bodies."""
     return DirectProtocol if isinstance(app, Application) and app.passes_bodies else HttpProtocol
 
@@ -318,7 +320,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], None]) -> None:
+def serve(app: ASGIApp, listener: socket.socket, *, on_ready: Callable[[], None]) -> None:
     """Serve an application on a socket from `listen` until a signal ends it.
 
     `on_ready` is called in the event loop once connections are accepted.
@@ -334,9 +336,9 @@ def serve(app: Starlette, listener: socket.socket, *, on_ready: Callable[[], Non
 
 
 class ServerThread:
-    """Serves an application in a thread: a context manager that returns the URL, and shuts the server down at its end."""
+    """Serves any ASGI application in a thread: a context manager with its URL, which shuts the server down at the end."""
 
-    def __init__(self, app: Starlette) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._listener = listen("127.0.0.1", 0)
         self._ready = threading.Event()
         self._server = Server(app, self._ready.set)
@@ -370,7 +372,7 @@ class ServerThread:
 class WorkerServer(Server):
     """The server of one of several processes, which the supervisor stops."""
 
-    def __init__(self, app: Starlette) -> None:
+    def __init__(self, app: Application) -> None:
         super().__init__(app, self._begin)
         self._keys: Keys = app.state.keys
 
@@ -399,7 +401,7 @@ class WorkerServer(Server):
 class Worker(multiprocess.Process):
     """A process, as the supervisor sees it; in the process, `create` makes the application, which listens on `address`."""
 
-    def __init__(self, config: uvicorn.Config, create: Callable[[], Starlette], address: tuple[str, int]) -> None:
+    def __init__(self, config: uvicorn.Config, create: Callable[[], Application], address: tuple[str, int]) -> None:
         self._create = create
         self._address = address
         super().__init__(config, [])
@@ -422,7 +424,7 @@ class Supervisor(multiprocess.Multiprocess):
     def __init__(
         self,
         settings: Settings,
-        create: Callable[[], Starlette],
+        create: Callable[[], Application],
         reserved: socket.socket,
         on_ready: Callable[[], None],
         keys: Keys,

@@ -128,7 +128,7 @@ def command(monkeypatch):
 
     def serve(application, listening, **_):
         listening.close()
-        raise Served(application.api.service.engine, application.state.active_runs.limit)
+        raise Served(application.api.service.engine, application.api.service.active_runs.limit)
 
     monkeypatch.setattr(server, "serve", serve)
 
