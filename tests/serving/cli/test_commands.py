@@ -27,6 +27,7 @@ from interlock.judges import Acceptor
 from interlock.parsers.harmony import HARMONY
 from interlock.serving import cli
 from interlock.serving.build import build
+from interlock.serving import metrics
 from interlock.serving.cli import commands
 from interlock.serving.cli.commands import COMMANDS, app
 from interlock.serving.cli.machines import process_graphs, stream_graphs
@@ -342,6 +343,7 @@ def test_record_needs_a_server_and_a_json_file(tmp_path) -> None:
 )
 def test_workers_are_refused_with_options_for_one_process(monkeypatch, tmp_path, options, message) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(metrics, "share", lambda: None)  # or the later tests of this process would share theirs
     (tmp_path / "a.json").write_text('{"rules": []}')
     result = run("serve", "--workers", "2", "--port", "0", *options)
     option = "--view" if "--view" in options else "--workers"
