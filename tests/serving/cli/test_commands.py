@@ -25,9 +25,8 @@ from interlock.diagram import RENDERERS
 from interlock.events.items import ITEMS
 from interlock.judges import Acceptor
 from interlock.parsers.harmony import HARMONY
-from interlock.serving import cli
+from interlock.serving import cli, metrics
 from interlock.serving.build import build
-from interlock.serving import metrics
 from interlock.serving.cli import commands
 from interlock.serving.cli.commands import COMMANDS, app
 from interlock.serving.cli.machines import process_graphs, stream_graphs
