@@ -2,23 +2,31 @@
 
 import json
 import logging
+import os
 import re
 import sys
 from contextvars import copy_context
+from socket import gethostname
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from live.command import serve_command
+from live.engines import ANSWER, Gate, StagedEngine, step
 from openai import OpenAI
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from interlock.serving.build import build
+from interlock.serving.cli.commands import app
+from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.logs import FIELDS, JsonFormatter, TextFormatter, begin_logs, log_with
+from interlock.serving.settings import Settings
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 SENTENCE = "a secret sentence"
 QUESTION = {"model": "interlock-embedded", "input": SENTENCE}
-FIGURES = {"first_event_seconds", "seconds", "time", "response_id"}
+FIGURES = {"first_event_seconds", "seconds", "time", "response_id", "owner"}
 
 
 def objects(lines):
@@ -43,13 +51,29 @@ def test_a_response_has_one_line_of_text() -> None:
     pattern = (
         rf"{TIME} INFO interlock\.serving\.responses\.service request_id=mine-1 response_id={response['id']} "
         rf"model=interlock-embedded: {response['id']}: completed, 2 items, {usage['input_tokens']} tokens in, "
-        rf"{usage['output_tokens']} out, first event after \d+\.\d{{3}} s, \d+\.\d{{3}} s"
+        rf"{usage['output_tokens']} out, first event after \d+\.\d{{3}} s, \d+\.\d{{3}} s, "
+        rf"owner {re.escape(gethostname())}:{os.getpid()}:[0-9a-f]{{8}}"
     )
     assert re.fullmatch(pattern, line)
 
 
+def test_a_line_names_the_owner_of_the_response_that_the_store_names(tmp_path, caplog) -> None:
+    caplog.set_level("INFO", "interlock.serving.responses.service")
+    store, gate = f"sqlite:{tmp_path}/store.db", Gate()
+    with ServerThread(build(Settings(store=store), StagedEngine([step(ANSWER), gate, step("", "stop")]))) as url:
+        answer = httpx.post(f"{url}/v1/responses", json={"model": "staged", "input": "Hi", "background": True}).json()
+        assert gate.reached.wait(10)
+        (line,) = [
+            line for line in CliRunner().invoke(app, ["store", "info", "--store", store]).output.splitlines() if " runs " in line
+        ]
+        gate.open()
+        httpx.get(f"{url}/v1/responses/{answer['id']}?stream=true")
+    (fields,) = [getattr(record, FIELDS) for record in caplog.records if record.name.endswith(".responses.service")]
+    assert line == f"{answer['id']} runs on {fields['owner']} (lease 1)"
+
+
 def test_every_answer_has_a_request_id_and_an_invalid_one_is_replaced() -> None:
-    with serve_command("--log-format", "json", "--log-level", "info", "--view", "--api-key", "k") as command:
+    with serve_command("--log-format", "json", "--log-level", "debug", "--view", "--api-key", "k") as command:
         key = {"authorization": "Bearer k"}
         answers = [
             httpx.get(f"{command.url}/health", headers={"x-request-id": ""}),
@@ -62,6 +86,23 @@ def test_every_answer_has_a_request_id_and_an_invalid_one_is_replaced() -> None:
     assert [each for each in ids if not re.fullmatch("req_[0-9a-f]+", each)] == []
     lines = [line for line in objects(command.lines) if line["logger"] == "uvicorn.access"]
     assert [line["request_id"] for line in lines] == ids
+
+
+@pytest.mark.parametrize(("level", "of_success"), [("info", []), ("debug", ["debug"])])
+def test_a_probe_that_succeeds_is_logged_only_at_debug(level, of_success) -> None:
+    with serve_command("--log-format", "json", "--log-level", level, "--api-key", "k") as command:
+        with httpx.Client(base_url=command.url, headers={"authorization": "Bearer k"}) as client:
+            for path in ("/health", "/ready?from=balancer", "/metrics", "/v1/models"):
+                assert client.get(path).status_code == 200
+        assert httpx.get(f"{command.url}/metrics").status_code == 401
+    lines = [line for line in objects(command.lines) if line["logger"] == "uvicorn.access"]
+    assert [(line["message"].partition(" - ")[2], line["level"]) for line in lines] == [
+        *(('"GET /health HTTP/1.1" 200', each) for each in of_success),
+        *(('"GET /ready?from=balancer HTTP/1.1" 200', each) for each in of_success),
+        *(('"GET /metrics HTTP/1.1" 200', each) for each in of_success),
+        ('"GET /v1/models HTTP/1.1" 200', "info"),
+        ('"GET /metrics HTTP/1.1" 401', "info"),
+    ]
 
 
 def test_the_line_of_a_refused_request_has_the_reason() -> None:

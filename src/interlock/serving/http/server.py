@@ -42,7 +42,7 @@ from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.http.answers import BODY
-from interlock.serving.http.app import Application
+from interlock.serving.http.app import METRICS_PATH, OPEN_PATHS, Application
 from interlock.serving.http.tables import SERVER, ServerEffect, ServerTrigger
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys
@@ -67,6 +67,7 @@ MAX_HEADERS: Final = 200
 PARSED_BYTES: Final = 16 * 1024  # bytes to parse in one step: the parser copies an unfinished header at each
 LARGE_HEAD: Final = f"The request line and headers may have {MAX_HEAD_BYTES:,} bytes and {MAX_HEADERS} headers."
 TWO_HOSTS: Final = "The request has two Host headers."
+PROBES: Final = OPEN_PATHS | {METRICS_PATH}
 _TOO_LARGE: Final = ApiError(431, LARGE_HEAD, code="headers_too_large")
 
 
@@ -93,6 +94,7 @@ class Server(uvicorn.Server):
             ws_max_size=settings.max_body_bytes,
         )
         super().__init__(config)
+        logging.getLogger("uvicorn.access").addFilter(_demote_probe)
         self._active_runs = ActiveRuns() if api is None else api.service.active_runs
         self._open_sockets = ActiveRuns() if api is None else api.open_sockets
         self._on_ready = on_ready
@@ -182,6 +184,16 @@ class Server(uvicorn.Server):
         await self._open_sockets.wait(self._times.grace)  # otherwise uvicorn closes them before their last events
         await super().shutdown(sockets)
         self._fire(ServerTrigger.CLOSE)
+
+
+def _demote_probe(record: logging.LogRecord) -> bool:
+    """Log a probe that succeeds at `debug`, because every few seconds one does."""
+    match record.args:
+        case (_, _, str(path), _, int(status)) if path.partition("?")[0] in PROBES and status < HTTPStatus.BAD_REQUEST:
+            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+            return logger.isEnabledFor(logging.DEBUG)
+        case _:
+            return True
 
 
 def _protocol(app: ASGIApp) -> type[asyncio.Protocol]:

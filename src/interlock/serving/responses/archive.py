@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from socket import gethostname
 from threading import Lock
 from typing import Final, Self, TypeAlias, cast
 
@@ -82,6 +84,11 @@ def store_error(error: BaseException) -> BaseException:
             return error
 
 
+def _process_name() -> str:
+    """Return the host and id of this process, by which an operator finds it, and random digits, because both recur."""
+    return f"{gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
 @define(eq=False)
 class Archive:
     """The stored responses of a server.
@@ -91,7 +98,7 @@ class Archive:
 
     store: ResponseStore
     times: Times = field(factory=Times)
-    name: str = field(factory=lambda: random_id("owner"))  # the name of this process in leases
+    name: str = field(factory=_process_name)  # in leases and log lines
     _outage: str | None = field(default=None, init=False)
     """Why the store is down."""
     _blocked: set[ResponseKey] = field(factory=set[ResponseKey], init=False)

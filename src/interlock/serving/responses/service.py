@@ -161,7 +161,7 @@ class PendingRun(Generic[T]):
         service, model = self.service, self.request.model
         with (
             service.active_runs.track(self.control.interrupt) as self.control.free,  # the effects `TAKE` and, if refused, `FREE`
-            observe_run(model, service.engine.model_label(model)) as report,
+            observe_run(model, service.engine.model_label(model), service.archive.name) as report,
         ):
             run = await self._admit(client)
             try:
@@ -259,13 +259,16 @@ class PendingRun(Generic[T]):
 
 
 @contextmanager
-def observe_run(model: str, label: str) -> Generator[Callable[[ResponseRun[Any]], None]]:
-    """Observe a run of a model within the context; `label` is the model's name in metrics. The value reports the ended run."""
+def observe_run(model: str, label: str, owner: str) -> Generator[Callable[[ResponseRun[Any]], None]]:
+    """Observe a run of a model within the context. The value reports the ended run.
+
+    `label` is the model's name in metrics, and `owner` that of the process in the store.
+    """
     started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": model}
     metrics.count("interlock_open_streams")
     try:
         with traces.record(f"{OPERATION} {label}", "SERVER", attributes) as span:
-            yield partial(_report, label, started_at, span)
+            yield partial(_report, label, owner, started_at, span)
     except NotBegunError as error:
         if isinstance(error.ending, Cancel):  # else the server has said that it shuts down
             seconds = round(monotonic() - started_at, 3)
@@ -276,14 +279,14 @@ def observe_run(model: str, label: str) -> Generator[Callable[[ResponseRun[Any]]
         metrics.count("interlock_open_streams", amount=-1)
 
 
-def _report(model: str, started_at: float, span: traces.Span, run: ResponseRun[T]) -> None:
+def _report(model: str, owner: str, started_at: float, span: traces.Span, run: ResponseRun[T]) -> None:
     """Report a response that has ended, and began at this time by the monotonic clock."""
     driver, seconds = run.driver, monotonic() - started_at
     if not driver.ended:
         return
     response, status, usage = driver.response, driver.status, driver.usage
     reason = _reason(run)
-    _log_end(run, reason, seconds, None if run.delivery.first_at is None else run.delivery.first_at - started_at)
+    _log_end(run, reason, owner, seconds, None if run.delivery.first_at is None else run.delivery.first_at - started_at)
     if status == "failed":
         reason = known_code(reason)
     error_type = "" if status in {"completed", "incomplete"} else reason or status
@@ -331,7 +334,7 @@ def _reason(run: ResponseRun[T]) -> str:
     return str(members(response["error"]).get("code") or "") if status == "failed" else ""
 
 
-def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | None) -> None:
+def _log_end(run: ResponseRun[T], reason: str, owner: str, seconds: float, first: float | None) -> None:
     """Log how and why a response has ended, after how many seconds, and when its first event came."""
     if not logger.isEnabledFor(logging.INFO):
         return
@@ -346,6 +349,7 @@ def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | No
         "first_event_seconds": None if first is None else round(first, 3),
         "seconds": round(seconds, 3),
         "tenant": tenant or None,
+        "owner": owner,
     }
     parts = [
         f"{status} ({reason})" if reason else status,
@@ -354,6 +358,7 @@ def _log_end(run: ResponseRun[T], reason: str, seconds: float, first: float | No
         *([] if first is None else [f"first event after {first:.3f} s"]),
         f"{seconds:.3f} s",
         *([f"tenant {tenant}"] if tenant else []),
+        f"owner {owner}",
     ]
     known = {name: value for name, value in fields.items() if value is not None}
     logger.info("%s: %s", run.driver.id, ", ".join(parts), extra={FIELDS: known})
