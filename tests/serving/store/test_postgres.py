@@ -216,7 +216,9 @@ def test_a_store_that_is_closed_while_the_server_hangs_can_be_used_again(own_ser
         return all(present), writers()
 
     def writers():
-        return [thread for thread in threading.enumerate() if thread.name.startswith("interlock: ")]
+        return [thread for thread in {*threading.enumerate()} - before if thread.name.startswith("interlock: ")]
+
+    before = {*threading.enumerate()}
 
     assert run(open_store(own_server.url), scenario) == (True, [])
 
