@@ -141,7 +141,7 @@ PYTHON_312 ?= $(shell for p in python3.12 python3.13; do $$p -c 'import ensurepi
 test-clients: .venv/.dev ## Third-party clients, including Codex and Claude Code, against a real server; skipped without Node.js
 	@if ! command -v npm >/dev/null; then echo "test-clients: skipped: no npm (Node.js 20 or newer brings it)"; else \
 		$(MAKE) tests/clients/node_modules/.installed .venv-clients/.installed \
-			.venv-agents/.installed .venv-adk/.installed .venv-crewai/.installed .venv-litellm/.installed .venv-aider/.installed \
+			.venv-agents/.installed .venv-adk/.installed .venv-crewai/.installed .venv-aider/.installed \
 			$(if $(PYTHON_312),.venv-openhands/.installed); fi
 	@! command -v npm >/dev/null || $(BIN)/pytest tests/clients
 
@@ -150,7 +150,7 @@ tests/clients/node_modules/.installed: tests/clients/package-lock.json
 	@touch $@
 
 .venv-openhands/.installed: PYTHON = $(PYTHON_312)
-$(patsubst %,.venv-%/.installed,clients agents adk crewai litellm aider openhands): .venv-%/.installed: tests/clients/%.txt
+$(patsubst %,.venv-%/.installed,clients agents adk crewai aider openhands): .venv-%/.installed: tests/clients/%.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install uv
 	.venv-$*/bin/uv pip install --quiet --python .venv-$*/bin/python --requirement $<

@@ -1,6 +1,7 @@
 """Python clients, each of which must call a tool and use its answer: `python python_clients.py NAME [API]`.
 
-Each function converses with the server at a URL, and returns the last text. The first line of its docstring says what it is.
+Each function converses with the server at a URL, and returns its answer: the last text. The first line of its docstring says
+what it is.
 """
 
 # ruff: noqa: PLC0415 - each client needs other packages
@@ -315,6 +316,26 @@ def strands(url, api):
     return "".join(block.get("text", "") for block in result.message["content"])
 
 
+def whole_answers(url, _):
+    """What the accumulators of `anthropic` and `openai` make of a stream, each with the same answer without streaming."""
+    import anthropic
+    import openai
+
+    asked = {"model": MODEL, "max_tokens": 4096, "messages": [{"role": "user", "content": QUESTION}]}
+    use = {**asked, "tools": [{"name": "get_weather", "description": "The weather of a city.", "input_schema": SCHEMA}]}
+    call = {**asked, "tools": [{"type": "function", "function": FUNCTION}]}
+    pairs = []
+    with anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key=API_KEY) as client:
+        for settings in (asked, use):
+            with client.messages.stream(**settings) as stream:
+                pairs.append((stream.get_final_message(), client.messages.create(**settings)))
+    with openai.OpenAI(base_url=url, api_key=API_KEY) as client:
+        for settings in (asked, call):
+            with client.chat.completions.stream(**settings, stream_options={"include_usage": True}) as stream:
+                pairs.append((stream.get_final_completion(), client.chat.completions.create(**settings)))
+    return [[one.model_dump(mode="json", warnings=False) for one in pair] for pair in pairs]
+
+
 CLIENTS = {
     client.__name__: client
     for client in (
@@ -328,18 +349,18 @@ CLIENTS = {
             langchain_agent,
             litellm_messages,
         ),
-        *(litellm_responses, llama_index, openai_chat, openhands, pydantic_ai, smolagents, strands),
+        *(litellm_responses, llama_index, openai_chat, openhands, pydantic_ai, smolagents, strands, whole_answers),
     )
 }
 
 
 def main(name, api=""):
-    """Converse with each server of `BASE_URL`; print the arguments of each call, and the last text."""
+    """Converse with each server of `BASE_URL`; print the arguments of each call, and the answer."""
     ended = 0
     for url in os.environ["BASE_URL"].split():
         calls.clear()
         try:
-            outcome = {"text": CLIENTS[name](url, api), "calls": calls}
+            outcome = {"answer": CLIENTS[name](url, api), "calls": calls}
         except Exception as error:  # noqa: BLE001 - whatever the client makes of it
             traceback.print_exc()
             outcome, ended = {"error": repr(error)}, 1

@@ -14,40 +14,40 @@ from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 
-NODE = ["node"]
+NODE = ["node", "node_clients.mjs"]
 COMPLY = str(ROOT / ".venv-clients" / "bin" / "llm-comply")
-PYTHON, ADK, AGENTS, CREWAI, LITELLM, OPENHANDS = (
+PYTHON, ADK, AGENTS, CREWAI, OPENHANDS = (
     [str(ROOT / f".venv-{name}" / "bin" / "python"), "python_clients.py"]
-    for name in ("clients", "adk", "agents", "crewai", "litellm", "openhands")
+    for name in ("clients", "adk", "agents", "crewai", "openhands")
 )
 
 SCRIPTS = {
-    "openai-node": [*NODE, "openai.mjs"],
-    "the Agents SDK for JavaScript": [*NODE, "agents.mjs"],
-    "the AI SDK, @ai-sdk/openai": [*NODE, "ai_sdk.mjs", "openai"],
-    "the AI SDK, @ai-sdk/open-responses": [*NODE, "ai_sdk.mjs", "open-responses"],
+    "openai-node": [*NODE, "openai"],
+    "the Agents SDK for JavaScript": [*NODE, "agents"],
+    "the AI SDK, @ai-sdk/openai": [*NODE, "aiSdk", "openai"],
+    "the AI SDK, @ai-sdk/open-responses": [*NODE, "aiSdk", "open-responses"],
     "the Agents SDK for Python": [*PYTHON, "agents_sdk"],
     "LangChain": [*PYTHON, "langchain_agent"],
     "Pydantic AI": [*PYTHON, "pydantic_ai"],
-    "LiteLLM": [*LITELLM, "litellm_responses"],
+    "LiteLLM": [*ADK, "litellm_responses"],
 }
 MESSAGES = {
     "anthropic for Python": [*PYTHON, "anthropic_messages"],
-    "@anthropic-ai/sdk": [*NODE, "anthropic.mjs"],
-    "the AI SDK, @ai-sdk/anthropic": [*NODE, "ai_sdk.mjs", "anthropic"],
+    "@anthropic-ai/sdk": [*NODE, "anthropic"],
+    "the AI SDK, @ai-sdk/anthropic": [*NODE, "aiSdk", "anthropic"],
     "LangChain, anthropic": [*PYTHON, "langchain_agent", "anthropic"],
-    "LiteLLM, anthropic": [*LITELLM, "litellm_messages"],
+    "LiteLLM, anthropic": [*ADK, "litellm_messages"],
 }
 CHAT = {
     "openai for Python, chat": [*PYTHON, "openai_chat"],
-    "openai-node, chat": [*NODE, "openai_chat.mjs"],
+    "openai-node, chat": [*NODE, "openaiChat"],
     "LangChain, chat": [*PYTHON, "langchain_agent", "chat"],
 }
 OTHERS = {
     "the tool runner of anthropic for Python": [*PYTHON, "anthropic_runner"],
-    "the tool runner of @anthropic-ai/sdk": [*NODE, "anthropic_runner.mjs"],
+    "the tool runner of @anthropic-ai/sdk": [*NODE, "anthropicRunner"],
     **{
-        f"the AI SDK {version}, {api}": [*NODE, "ai_sdk_older.mjs", version, api]
+        f"the AI SDK {version}, {api}": [*NODE, "aiSdk", api, version]
         for version in ("5", "6")
         for api in ("openai", "chat", "anthropic")
     },
@@ -69,7 +69,7 @@ EVERY_CLIENT = pytest.mark.parametrize("command", SCRIPTS.values(), ids=SCRIPTS)
 def output_text(ran):
     assert (ran.returncode, ran.stderr if ran.returncode else "") == (0, "")
     result = json.loads(ran.stdout.splitlines()[-1])
-    return {**result, "text": result["text"].strip()}  # vLLM's own parsers leave line breaks after reasoning
+    return {**result, "answer": result["answer"].strip()}  # vLLM's own parsers leave line breaks after reasoning
 
 
 ALL = {**SCRIPTS, **MESSAGES, **CHAT, **OTHERS}
@@ -81,14 +81,14 @@ def test_a_client_calls_a_tool_and_uses_its_answer(command):
         pytest.skip("no Python 3.12")
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
-    assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
+    assert output_text(ran) == {"calls": [{"city": "Berlin"}], "answer": "get_weather says: 18 °C and sunny"}
 
 
 @pytest.mark.parametrize("command", [*SCRIPTS.values(), *MESSAGES.values(), *CHAT.values()], ids=[*SCRIPTS, *MESSAGES, *CHAT])
 def test_a_client_ignores_a_keep_alive_before_every_token(command):
     with slow_server() as (url, count_breaks):
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
-    assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "get_weather says: 18 °C and sunny"}
+    assert output_text(ran) == {"calls": [{"city": "Berlin"}], "answer": "get_weather says: 18 °C and sunny"}
     assert (count_breaks() > 10) is (command != SCRIPTS["LiteLLM"])  # which streams the whole answer of an unknown model itself
 
 
@@ -97,7 +97,7 @@ def test_the_example_agent_calls_its_tool_and_prints_the_answer(tmp_path):
     shutil.copy(ROOT / "examples" / "agent.mjs", tmp_path)
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         variables = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "MODEL": MODEL}
-        ran = run([*NODE, "agent.mjs"], tmp_path, **variables)
+        ran = run(["node", "agent.mjs"], tmp_path, **variables)
     assert (ran.stdout, ran.stderr) == (
         'I\'ll call get_weather.\nget_weather {"city": "Berlin"}\nget_weather says: 18 °C and sunny in Berlin\n',
         "",
@@ -109,7 +109,7 @@ def test_the_example_of_tests_passes(tmp_path):
     for name in ("agent.mjs", "mock.mjs", "agent.test.mjs"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     interlock = str(Path(sys.executable).with_name("interlock"))
-    ran = run([*NODE, "--test", "--test-reporter=tap", "agent.test.mjs"], tmp_path, INTERLOCK=interlock)
+    ran = run(["node", "--test", "--test-reporter=tap", "agent.test.mjs"], tmp_path, INTERLOCK=interlock)
     assert (ran.returncode, "# tests 3\n" in ran.stdout) == (0, True), ran.stdout
 
 
@@ -123,7 +123,7 @@ TURNS = [
 def test_the_next_prompt_has_the_call_and_the_output_that_a_client_sends_back(command, host):
     with host(TURNS) as played:
         ran = run(command, HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
-        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "answer": "It is warm."}
         _, last = played.prompts()
     question, call, answer = (last.rindex(text) for text in ("Get the weather of: Berlin", "get_weather", "18 °C and sunny"))
     assert question < answer
@@ -134,7 +134,7 @@ def test_the_next_prompt_has_the_call_and_the_output_that_a_client_sends_back(co
 def test_the_next_prompt_has_the_reasoning_of_an_unstored_response(name, host):
     with host(TURNS) as played:
         ran = run(SCRIPTS[name], HERE, BASE_URL=f"{played.url}/v1", MODEL="gpt-5.5", STORE="no")
-        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "answer": "It is warm."}
         _, last = played.prompts()
     recalled = [] if played.recalls == "none" else ["I look."]
     assert last.count("I look.") == len(recalled)
@@ -147,7 +147,7 @@ def test_the_next_prompt_has_the_reasoning_of_an_unstored_response(name, host):
 def test_the_next_prompt_has_the_items_that_a_client_of_another_api_sends_back(name, host):
     with host(TURNS) as played:
         ran = run({**MESSAGES, **CHAT}[name], HERE, BASE_URL=f"{played.url}/v1", MODEL=played.model)
-        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+        assert output_text(ran) == {"calls": [{"city": "Berlin"}], "answer": "It is warm."}
         _, last = played.prompts()
     recalled = [] if name in FORGETFUL else ["I look."]
     assert last.count("I look.") == len(recalled)
@@ -171,8 +171,8 @@ def comparable(value, dropped):
 @pytest.mark.parametrize(
     ("command", "dropped"),
     [
-        ([PYTHON[0], "whole_answers.py"], DROPPED),
-        ([*NODE, "whole_answers.mjs"], DROPPED | {"reasoning", "reasoning_content"}),
+        ([*PYTHON, "whole_answers"], DROPPED),
+        ([*NODE, "wholeAnswers"], DROPPED | {"reasoning", "reasoning_content"}),
     ],
     ids=["Python", "Node"],
 )
@@ -180,7 +180,7 @@ def test_the_accumulated_stream_of_an_sdk_equals_the_complete_answer(command, dr
     with ServerThread(build(SETTINGS, EmbeddedEngine())) as url:
         ran = run(command, HERE, BASE_URL=f"{url}/v1", MODEL=MODEL)
     assert ran.returncode == 0, ran.stderr
-    pairs = [[comparable(each, dropped) for each in pair] for pair in json.loads(ran.stdout)]
+    pairs = [[comparable(each, dropped) for each in pair] for pair in json.loads(ran.stdout)["answer"]]
     assert [whole for _, whole in pairs] == [streamed for streamed, _ in pairs]
     assert [whole.get("stop_reason") for _, whole in pairs] == ["end_turn", "tool_use", None, None]
 

@@ -9,7 +9,7 @@ from clients.test_clients import SCRIPTS
 from clients.test_codex import CODEX, FREELY
 
 PLAYED = {**LEGAL, **DEVIATIONS, **BREAKING, **TOLERATED}
-ANSWER = {"calls": [{"city": "Berlin"}], "text": "It is warm."}
+ANSWER = {"calls": [{"city": "Berlin"}], "answer": "It is warm."}
 
 
 def conversations(client, urls, folder):
@@ -31,7 +31,7 @@ def of_codex(url, folder):
         'wire_api = "responses"\nstream_max_retries = 0\nrequest_max_retries = 0\n'
     )
     ran = run([*CODEX, *FREELY, "Get the weather of: Berlin"], folder / "work", CODEX_HOME=str(folder / "home"))
-    return "error" if ran.returncode else {**ANSWER, "text": ran.stdout.strip().splitlines()[-1]}
+    return "error" if ran.returncode else {**ANSWER, "answer": ran.stdout.strip().splitlines()[-1]}
 
 
 @pytest.mark.parametrize("client", [*SCRIPTS, "Codex"])
