@@ -7,6 +7,7 @@ import pytest
 from live.agents import ask, calling, mcp, servers, several
 from live.mcp_servers import RESULT, TOOL, Workshop, answer, plain, result, running
 
+from interlock.fsm.deltas import Close, EndTurn, Open, Text
 from interlock.parsers import Chunk, Tagged
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
@@ -356,6 +357,35 @@ def test_the_servers_of_a_request_are_limited(monkeypatch) -> None:
         outcome = ask(tools=[mcp(f"{base}/mcp", "one"), mcp(f"{base}/mcp", "two")])
     refused = "A request may have at most 1 MCP servers whose tools are not listed yet."
     assert [item.get("error") for item in outcome.of("mcp_list_tools")] == [None, refused]
+
+
+OPEN_CALL = Open("mcp_call", {"server_label": "s", "name": "t"})
+FREE = Open("mcp_call", {"server_label": "s", "name": "free"})
+MESSAGE = Open("message", {"phase": "final_answer"})
+
+
+def approval(arguments):
+    return Open("mcp_approval_request", {"server_label": "s", "name": "t", "arguments": arguments})
+
+
+def approvals():
+    return hosting.Approvals(lambda _label, name: name == "t")
+
+
+@pytest.mark.parametrize(
+    ("deltas", "output"),
+    [
+        ([OPEN_CALL, '{"a"', ":1}", Close()], [approval('{"a":1}')]),
+        ([OPEN_CALL, Text("{}", []), MESSAGE, "x"], [approval("{}"), MESSAGE, "x"]),
+        ([OPEN_CALL, OPEN_CALL, "{}", EndTurn("stop")], [approval(""), approval("{}"), EndTurn("stop")]),
+        ([OPEN_CALL, '{"a', EndTurn("length")], [OPEN_CALL, '{"a', EndTurn("length")]),
+        ([FREE, "{}", Close(), EndTurn("length")], [FREE, "{}", Close(), EndTurn("length")]),
+    ],
+)
+def test_a_call_that_needs_approval_becomes_a_request_unless_it_is_truncated(deltas, output) -> None:
+    assert approvals().feed(deltas) == output
+    one_by_one = approvals()
+    assert [delta for each in deltas for delta in one_by_one.feed([each])] == output
 
 
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "shop", "name": "echo", "arguments": '{"text": "a"}'}
