@@ -5,14 +5,16 @@
 import { spawn } from "node:child_process";
 
 /**
- * @typedef {{ text?: string, pattern?: string, tools?: string[], model?: string, turn?: number }} When
+ * @typedef {{ text?: string, pattern?: string, instructions?: string, tools?: string[], model?: string, turn?: number }} When
  * @typedef {{ name: string, arguments?: object | string, returns?: string }} Call
  * @typedef {{ status: number, message?: string, retry_after?: number }} Failure
  * @typedef {"stop" | "length" | "content_filter" | "abort" | "error"} Ending
- * @typedef {{ waits?: number, between?: number, thinks?: string, says?: string | object, calls?: Call[], writes?: string, ends?: Ending,
- *   fails?: Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
+ * @typedef {{ input_tokens?: number, cached_tokens?: number, cache_write_tokens?: number, output_tokens?: number,
+ *   reasoning_tokens?: number }} Tokens
+ * @typedef {{ waits?: number, between?: number, thinks?: string, says?: string | object, refuses?: string, calls?: Call[], writes?: string,
+ *   uses?: Tokens, ends?: Ending, fails?: Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
  * @typedef {{ when?: string | When, family?: string, per?: "conversation" | "server", steps: Step[] }} Rule
- * @typedef {{ path: string, headers: Record<string, string>, body: any, model: string, text: string, tools: string[], turn: number,
+ * @typedef {{ path: string, headers: Record<string, string>, body: any, model: string, text: string, instructions: string, tools: string[], turn: number,
  *   rule: string | null, steps: number[], problem: string, unoffered: string[], unanswered: string[], stream: string | null, errors: object[] }} ReceivedRequest
  * @typedef {{ problems: string[], unoffered: string[], unused: string[] }} Verdict
  */

@@ -376,6 +376,114 @@ def test_a_rule_answers_in_every_api(mock) -> None:
     assert [each.stream is not None for each in mock.requests] == [False, True, True, True]
 
 
+def posted(mock, api, *, stream, system=""):
+    """Ask by an API with a system prompt; return the body of the answer, or the events of its stream."""
+    user, asked = {"role": "user", "content": "Hi"}, {"model": "m", "stream": stream}
+    match api:
+        case "responses":
+            body = {**asked, "input": [user], "instructions": system}
+        case "messages":
+            body = {**asked, "max_tokens": 99, "messages": [user], "system": system}
+        case _:
+            options = {"stream_options": {"include_usage": True}} if stream else {}
+            body = {**asked, **options, "messages": [{"role": "system", "content": system}, user]}
+    answer = httpx.post(f"{mock.url}{PATHS[api]}", json=body)
+    return events(answer.content) if stream else answer.json()
+
+
+COUNTS = {"input_tokens": 100, "cached_tokens": 60, "cache_write_tokens": 10, "output_tokens": 9, "reasoning_tokens": 4}
+IN_RESPONSES = {
+    "input_tokens": 100,
+    "input_tokens_details": {"cache_write_tokens": 10, "cached_tokens": 60},
+    "output_tokens": 9,
+    "output_tokens_details": {"reasoning_tokens": 4},
+    "total_tokens": 109,
+}
+IN_CHAT = {
+    "prompt_tokens": 100,
+    "completion_tokens": 9,
+    "total_tokens": 109,
+    "prompt_tokens_details": {"cached_tokens": 60},
+    "completion_tokens_details": {"reasoning_tokens": 4},
+}
+IN_MESSAGES = {
+    "input_tokens": 30,
+    "cache_creation_input_tokens": 10,
+    "cache_read_input_tokens": 60,
+    "output_tokens": 9,
+    "output_tokens_details": {"thinking_tokens": 4},
+    "cache_creation": None,
+    "server_tool_use": None,
+    "service_tier": None,
+    "inference_geo": None,
+}
+
+
+def test_a_refusal_and_the_tokens_of_a_step_are_in_every_api(mock) -> None:
+    mock.when().refuses("I must not.").uses(**COUNTS)
+    whole = {api: posted(mock, api, stream=False) for api in PATHS}
+    streams = {api: posted(mock, api, stream=True) for api in PATHS}
+    [message], [choice], [block] = whole["responses"]["output"], whole["chat"]["choices"], whole["messages"]["content"]
+    assert (message["content"], whole["responses"]["usage"]) == ([{"type": "refusal", "refusal": "I must not."}], IN_RESPONSES)
+    assert (choice["finish_reason"], choice["message"]["content"], choice["message"]["refusal"]) == ("stop", None, "I must not.")
+    assert (block["type"], block["text"], whole["messages"]["stop_reason"]) == ("text", "I must not.", "refusal")
+    assert (whole["chat"]["usage"], whole["messages"]["usage"]) == (IN_CHAT, IN_MESSAGES)
+    words = ["I", " must", " not."]
+    refused = [event for event in streams["responses"] if event["type"] == "response.refusal.delta"]
+    assert ([event["delta"] for event in refused], streams["responses"][-1]["response"]["usage"]) == (words, IN_RESPONSES)
+    assert [chunk["choices"][0]["delta"].get("refusal") for chunk in streams["chat"][1:-2]] == words
+    assert streams["chat"][-1]["usage"] == IN_CHAT
+    assert streams["messages"][0]["message"]["usage"]["input_tokens"] == 100
+    assert (streams["messages"][-2]["delta"]["stop_reason"], streams["messages"][-2]["usage"]) == ("refusal", IN_MESSAGES)
+
+
+def test_the_counts_that_a_step_does_not_name_are_those_of_the_mock(mock) -> None:
+    mock.when("counted").says("one two three")
+    mock.when("said").says("one two three").uses(cached_tokens=2)
+    counted, said = (ask(mock, text).json()["usage"] for text in ("counted", "said"))
+    assert said.pop("input_tokens_details") == {**counted.pop("input_tokens_details"), "cached_tokens": 2}
+    assert said == counted
+
+
+def test_the_tokens_of_the_steps_around_a_hosted_call_are_added(mock) -> None:
+    called = mock.when("trains").calls("web_search", query="trains").returns("[0] Trains").uses(input_tokens=10, output_tokens=5)
+    called.then.says("Found.").uses(input_tokens=20, output_tokens=2)
+    usage = ask(mock, "trains", tools=[{"type": "web_search"}]).json()["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (30, 7, 37)
+
+
+@pytest.mark.parametrize("api", ["responses", "chat", "messages"])
+def test_a_rule_matches_a_part_of_the_instructions(mock, api) -> None:
+    mock.when("hi", instructions="PIRATE").says("Arr.")
+    mock.when("hi", instructions="clerk").says("Good day.")
+    answers = [posted(mock, api, stream=False, system=f"You are a {who}.") for who in ("clerk", "pirate")]
+    assert ["Good day." in str(answers[0]), "Arr." in str(answers[1])] == [True, True]
+    assert [(each.instructions, each.rule) for each in mock.requests] == [
+        ("You are a clerk.", "text 'hi'; instructions 'clerk'"),
+        ("You are a pirate.", "text 'hi'; instructions 'PIRATE'"),
+    ]
+
+
+def test_instructions_may_be_messages_of_the_developer(mock) -> None:
+    mock.when(instructions="pirate").says("Arr.")
+    said = [{"role": "developer", "content": "You are a pirate."}, {"role": "system", "content": "Be brief."}, USER]
+    assert text_of(httpx.post(f"{mock.base_url}/responses", json={"model": "m", "instructions": "Go.", "input": said})) == "Arr."
+    assert [each.instructions for each in mock.requests] == ["Go.\nYou are a pirate.\nBe brief."]
+
+
+def test_a_request_without_a_rule_is_refused_with_its_instructions(server) -> None:
+    def use(mock):
+        mock.when(instructions="pirate").says("Arr.")
+        return ask(mock, instructions="You are a clerk.")
+
+    answer, failure = used_until_failure(server, use)
+    asked = "model m, turn 1, text 'Hi', instructions 'You are a clerk.'"
+    assert (answer.status_code, failure) == (
+        400,
+        f"No rule of the script matches. The request: {asked}. The rules: 1. instructions 'pirate'.",
+    )
+
+
 def read_into(received, mock):
     with httpx.stream("POST", f"{mock.base_url}/responses", json={"model": "m", "input": "Hi", "stream": True}) as answer:
         for chunk in answer.iter_bytes():
@@ -510,8 +618,15 @@ def test_an_invalid_frame_leaves_the_websocket_open(mock) -> None:
         (lambda mock: mock.when(""), "Expected `str` of length >= 1"),
         (lambda mock: mock.when(tools=["f", ""]), "Expected `str` of length >= 1"),
         (lambda mock: mock.when(per="both"), "per: unknown value 'both'; the values are conversation, server"),
+        (lambda mock: mock.when(instructions=""), "Expected `str` of length >= 1"),
+        (lambda mock: mock.when().refuses(""), "Expected `str` of length >= 1"),
+        (lambda mock: mock.when().uses(output_tokens=-1), "Expected `int` >= 0"),
         (lambda mock: (mock.when().says("a"), mock.when("b")), "rule 1 (any request) answers all requests with text 'b'"),
         (lambda mock: (mock.when("a").says("a"), mock.when("BAT")), "rule 1 (text 'a') answers all requests with text 'BAT'"),
+        (
+            lambda mock: (mock.when(instructions="a").says("a"), mock.when("b", instructions="BAT")),
+            "rule 1 (instructions 'a') answers all requests with text 'b'; instructions 'BAT'",
+        ),
     ],
 )
 def test_an_invalid_rule_is_refused_when_it_is_added(mock, write, message) -> None:
@@ -702,6 +817,7 @@ def test_a_request_after_the_end_of_its_test_is_refused(server) -> None:
         (lambda rule: rule.says("a").says("b"), "says once"),
         (lambda rule: rule.returns("a"), "write the call"),
         (lambda rule: rule.writes("a"), "needs a family"),
+        (lambda rule: rule.fails(500).uses(input_tokens=1), "fails and uses exclude each other"),
         (lambda rule: rule.fails(500).stops(), "exclude each other"),
         (lambda rule: rule.says("a").fails(500), "fails and says exclude each other"),
         (lambda rule: rule.breaks("R99"), "R99"),
@@ -842,6 +958,7 @@ def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) 
     assert first == {
         **facts,
         "text": "weather",
+        "instructions": "",
         "rule": "text 'weather'",
         "steps": [1],
         "problem": "",

@@ -24,7 +24,7 @@ from interlock.events.json import dumps
 from interlock.events.rulebook import DEVIATIONS, RULES
 from interlock.judges import chat, messages
 from interlock.serving.cli.commands import app
-from interlock.serving.engines.script import Call, Failure, ScriptedRequest, ScriptRule, ScriptStep, When
+from interlock.serving.engines.script import Call, Failure, ScriptedRequest, ScriptRule, ScriptStep, Tokens, When
 from interlock.testing import Mock, assert_legal, findings, streams
 
 ROOT = Path(__file__).parents[2]
@@ -275,7 +275,7 @@ def test_the_examples_in_javascript_pass(tmp_path) -> None:
 def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> None:
     types = re.findall(r"@typedef \{\{ (.*?) \}\} (\w+)", (ROOT / "examples" / "mock.mjs").read_text("utf-8"), re.DOTALL)
     fields = {name: {*re.findall(r"(\w+)\??: ", text)} for text, name in types}
-    structs = {"When": When, "Call": Call, "Failure": Failure, "Step": ScriptStep, "Rule": ScriptRule}
+    structs = {"When": When, "Call": Call, "Tokens": Tokens, "Failure": Failure, "Step": ScriptStep, "Rule": ScriptRule}
     expected = {name: {*struct.__struct_fields__} for name, struct in structs.items()}
     expected |= {"Verdict": {*Mock().verdict}, "ReceivedRequest": {*ScriptedRequest().listed()}}
     assert fields == expected

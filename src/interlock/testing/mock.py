@@ -29,6 +29,7 @@ try:
         ScriptedRequest,
         ScriptRule,
         ScriptStep,
+        Tokens,
         When,
         checked,
         find_cover,
@@ -76,6 +77,10 @@ class Scenario:
         """Write a message; an object is written as JSON."""
         return self._add(says=text)
 
+    def refuses(self, text: str) -> Scenario:
+        """Write a refusal."""
+        return self._add(refuses=text)
+
     def calls(self, name: str, arguments: str | Mapping[str, object] = "", /, **fields: object) -> Scenario:
         """Call a tool with the fields of its arguments, or with arguments as an object or as text that is sent as it is.
 
@@ -98,6 +103,19 @@ class Scenario:
     def writes(self, text: str) -> Scenario:
         """Write raw output in the format of the family that `when` names, which may be malformed."""
         return self._add(writes=text)
+
+    def uses(
+        self,
+        *,
+        input_tokens: int = 0,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        output_tokens: int = 0,
+        reasoning_tokens: int = 0,
+    ) -> Scenario:
+        """Report these tokens as the usage of the step; the mock counts or estimates what is 0."""
+        tokens = Tokens(input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens)
+        return self._add(uses=checked(tokens))
 
     def waits(self, seconds: float, *, between: float = 0.0) -> Scenario:
         """Wait before the output or the error, and `between` two chunks of the output."""
@@ -246,6 +264,7 @@ class Mock:
         self,
         text: str | re.Pattern[str] | None = None,
         *,
+        instructions: str | None = None,
         tools: str | Sequence[str] = (),
         model: str | None = None,
         turn: int | None = None,
@@ -256,6 +275,7 @@ class Mock:
 
         Args:
             text: A part of the user's message, in upper or lower case, or a pattern that is found in it.
+            instructions: A part of the system prompt, in upper or lower case.
             tools: Names of tools that the request offers, among others.
             model: The name of the model.
             turn: The number of the model's turn in the conversation, from 1; by default, one that answers the user.
@@ -271,6 +291,7 @@ class Mock:
         when = When(
             text=None if isinstance(text, re.Pattern) else text,
             pattern=pattern,
+            instructions=instructions,
             tools=[tools] if isinstance(tools, str) else [*tools],
             model=model,
             turn=turn,

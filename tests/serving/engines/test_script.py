@@ -79,7 +79,7 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({}, "rule 1: Object missing required field `steps`; its fields are when, family, per, steps"),
         (
             {"steps": [{"says": "a"}, {"say": "Hi"}]},
-            "rule 1, step 2: unknown field 'say' (did you mean 'says'?); the fields are waits, between, thinks, says, calls, ",
+            "rule 1, step 2: unknown field 'say' (did you mean 'says'?); the fields are waits, between, thinks, says, refuses, ",
         ),
         (
             {"steps": [{"says": "a", "ends": "lenght"}]},
@@ -88,7 +88,7 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({"steps": [], "per": "test"}, "rule 1, per: unknown value 'test'; the values are conversation, server"),
         (
             {"steps": [], "when": {"text": "a", "patern": "b"}},
-            "rule 1, when: unknown field 'patern' (did you mean 'pattern'?); the fields are text, pattern, tools, model, turn",
+            "rule 1, when: unknown field 'patern' (did you mean 'pattern'?); the fields are text, pattern, instructions, ",
         ),
         ({"steps": [], "when": {"tools": ["a", ""]}}, "rule 1, when, tool 2: Expected `str` of length >= 1"),
         (
@@ -107,6 +107,22 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ({"steps": [{"disconnects": -1}]}, "rule 1, step 1, disconnects: Expected `int` >= 0"),
         ({"steps": [{"fails": {"status": 200}}]}, "rule 1, step 1, fails, status: Expected `int` >= 400"),
         ({"steps": [{"writes": "<tool_call>"}]}, "rule 1: writes needs a family, whose format it is in"),
+        (
+            {"steps": [{"refuses": "a"}], "family": "hermes"},
+            "rule 1: refuses has no place in the format of a family: a refusal is a field of the API",
+        ),
+        (
+            {"steps": [{"writes": "a", "refuses": "b"}], "family": "hermes"},
+            "rule 1, step 1: writes and refuses exclude each other: writes is the whole output",
+        ),
+        (
+            {"steps": [{"says": "a", "usage": {}}]},
+            "rule 1, step 1: unknown field 'usage' (did you mean 'uses'?); the fields are waits, ",
+        ),
+        (
+            {"steps": [{"says": "a", "uses": {"prompt_tokens": 1}}]},
+            "rule 1, step 1, uses: unknown field 'prompt_tokens' (did you mean 'output_tokens'?); the fields are input_tokens, ",
+        ),
         (
             {"steps": [{"writes": "a", "says": "b"}], "family": "hermes"},
             "rule 1, step 1: writes and says exclude each other: writes is the whole output",
@@ -147,7 +163,9 @@ SENT = {
     "thinks": "a",
     "says": [],
     "calls": [{"name": "f"}],
+    "refuses": "a",
     "writes": "a",
+    "uses": {"input_tokens": 1},
     "between": 1,
     "ends": "length",
 }
@@ -275,6 +293,16 @@ def test_items_that_a_script_cannot_record_are_omitted_with_a_warning(caplog) ->
     step = recorded_step({"status": "failed", "output": [search, custom, broken]})
     assert ([(each.name, each.arguments) for each in step.calls], step.ends) == ([("g", {"input": "x"}), ("f", '{"n')], "error")
     assert caplog.messages == ["a script cannot record an item of the type web_search_call"]
+
+
+def test_a_refusal_is_recorded_as_one() -> None:
+    parts = [
+        {"type": "output_text", "text": "Hm."},
+        {"type": "output_text", "text": "No:"},
+        {"type": "refusal", "refusal": "Never."},
+    ]
+    step = recorded_step({"status": "completed", "output": [{"type": "message", "content": parts}]})
+    assert step == ScriptStep(says="Hm.\nNo:", refuses="Never.")
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ V = TypeVar("V", bound=Struct)
 HARMONY_NAMES: Final = ("gpt_oss", "harmony")
 """The family whose models write harmony, and the name of the format."""
 
-ITEMS: Final = ("thinks", "says", "calls")
-ANSWER: Final = (*ITEMS, "writes", "between", "ends")
+ITEMS: Final = ("thinks", "says", "refuses", "calls")
+ANSWER: Final = (*ITEMS, "writes", "uses", "between", "ends")
 """The fields of a step's answer."""
 FAULTS: Final = ("fails", "disconnects", "stops", "breaks")
 """The fields of a step that spoil its answer."""
@@ -101,6 +101,9 @@ class When(_Fields, frozen=True):
 
     text: Annotated[str, SOME, Meta(description="A part of the user's message; upper and lower case are the same.")] | None = None
     pattern: Annotated[str, SOME, Meta(description="A regular expression that is found in the user's message.")] | None = None
+    instructions: (
+        Annotated[str, SOME, Meta(description="A part of the system prompt; upper and lower case are the same.")] | None
+    ) = None
     tools: Annotated[list[Name], Meta(description="The names of tools that the request offers, among others.")] = []
     model: Annotated[str, SOME, Meta(description="The name of the model.")] | None = None
     turn: Annotated[int, Meta(ge=1, description="The number of the model's turn in the conversation, from 1.")] | None = None
@@ -121,7 +124,8 @@ class When(_Fields, frozen=True):
             and self.model in (None, other.model)
             and self.pattern in (None, other.pattern)
             and {*self.tools} <= {*other.tools}
-            and (self.text is None or (other.text is not None and self.text.casefold() in other.text.casefold()))
+            and _is_part(self.text, other.text)
+            and _is_part(self.instructions, other.instructions)
         )
 
     def __str__(self) -> str:
@@ -129,11 +133,17 @@ class When(_Fields, frozen=True):
         conditions = [
             *([f"text {self.text!r}"] if self.text is not None else []),
             *([f"pattern {self.pattern!r}"] if self.pattern is not None else []),
+            *([f"instructions {self.instructions!r}"] if self.instructions is not None else []),
             *([f"tools {', '.join(self.tools)}"] if self.tools else []),
             *([f"model {self.model}"] if self.model is not None else []),
             *([f"turn {self.turn}"] if self.turn is not None else []),
         ]
         return "; ".join(conditions) or "any request"
+
+
+def _is_part(part: str | None, text: str | None) -> bool:
+    """Return whether a text has the part that a condition names, if it names one."""
+    return part is None or (text is not None and part.casefold() in text.casefold())
 
 
 class Call(_Fields, frozen=True):
@@ -142,6 +152,16 @@ class Call(_Fields, frozen=True):
     name: Name
     arguments: Annotated[dict[str, object] | str, Meta(description="An object, or text that is sent as it is.")] = {}
     returns: Annotated[str, Meta(description="The result of a hosted tool.")] | None = None
+
+
+class Tokens(_Fields, frozen=True):
+    """The usage of a turn; the mock counts or estimates what is 0."""
+
+    input_tokens: Annotated[Count, Meta(description="The tokens of the prompt, with the cached ones.")] = 0
+    cached_tokens: Count = 0
+    cache_write_tokens: Count = 0
+    output_tokens: Annotated[Count, Meta(description="The generated tokens, with those of the reasoning.")] = 0
+    reasoning_tokens: Count = 0
 
 
 class Failure(_Fields, frozen=True):
@@ -161,8 +181,10 @@ class ScriptStep(_Fields, frozen=True):
     says: (
         Annotated[str | dict[str, object] | list[object], Meta(description="The message; an object is written as JSON.")] | None
     ) = None
+    refuses: Annotated[str, SOME, Meta(description="The refusal.")] | None = None
     calls: list[Call] = []
     writes: Annotated[str, Meta(description="The raw output, in the format of the rule's family.")] | None = None
+    uses: Tokens | None = None
     ends: Annotated[Ending, Meta(description="Why the model's turn ends.")] = "stop"
     fails: Failure | None = None
     disconnects: (
@@ -220,9 +242,11 @@ class ScriptRule(_Fields, frozen=True, kw_only=True):
     steps: list[ScriptStep]
 
     def __post_init__(self) -> None:
-        """Refuse an unknown family, and raw output without one."""
+        """Refuse an unknown family, a refusal in the format of one, and raw output without one."""
         if self.family is not None:
             family_format(self.family)
+            if any(step.refuses is not None for step in self.steps):
+                raise ValueError("refuses has no place in the format of a family: a refusal is a field of the API")
         elif any(step.writes is not None for step in self.steps):
             raise ValueError("writes needs a family, whose format it is in")
 
@@ -354,11 +378,15 @@ class Conversation:
     """The names of the tools on offer."""
     texts: Sequence[str | None]
     """The user's message before each turn of the model, with the one that is requested; None if it answers only tools."""
+    instructions: str = ""
+    """The system prompt: the instructions, and the messages of the system and the developer."""
 
     @classmethod
     def of(cls, request: ResponseRequest, items: Sequence[JsonItem], turns: Mapping[object, object]) -> Conversation:
         """Return the conversation of a request, whose input is at the end of `items`; `turns` has the turn of each known call."""
-        return cls(request.model, [*_tool_names(request.tools)], _texts(items, turns))
+        prompts = [text_of(item.get("content")) for item in items if item.get("role") in ("system", "developer")]
+        instructions = "\n".join(filter(None, [request.instructions, *prompts]))
+        return cls(request.model, [*_tool_names(request.tools)], _texts(items, turns), instructions)
 
     def offers(self, call: Call) -> bool:
         """Return whether the request offers the tool of a call: by its name, or by the name of its server or namespace."""
@@ -381,8 +409,9 @@ class Conversation:
         text = self.texts[index]
         return (
             (text is not None or index == 0 if when.turn is None else when.turn == index + 1)
-            and (when.text is None or (text is not None and when.text.casefold() in text.casefold()))
+            and _is_part(when.text, text)
             and (when.pattern is None or (text is not None and re.search(when.pattern, text) is not None))
+            and _is_part(when.instructions, self.instructions)
             and (when.model is None or when.model == self.model)
             and {*when.tools} <= {*self.tools}
         )
@@ -400,7 +429,8 @@ class Conversation:
 
     def describe(self) -> str:
         tools = f", tools {', '.join(self.tools)}" if self.tools else ""
-        return f"model {self.model}, turn {self.turn}, text {self.text[:200]!r}{tools}"
+        instructions = f", instructions {self.instructions[:200]!r}" if self.instructions else ""
+        return f"model {self.model}, turn {self.turn}, text {self.text[:200]!r}{instructions}{tools}"
 
 
 def _tool_names(tools: Sequence[object]) -> Iterator[str]:
@@ -474,7 +504,8 @@ _WORDS: Final = re.compile(r"\s*\S+|\s+")
 class ScriptedRequest:
     """A request that a script has received: a POST, one over a WebSocket, or one that no route serves.
 
-    `model`, `text`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model, or was invalid.
+    `model`, `text`, `instructions`, `tools` and `turn` are what rules match; the turn is 0 if the request did not ask the model,
+    or was invalid.
     """
 
     path: str = ""
@@ -485,6 +516,7 @@ class ScriptedRequest:
     """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     model: str = ""
     text: str = ""
+    instructions: str = ""
     tools: Sequence[str] = ()
     turn: int = 0
     rule: str | None = None
@@ -538,7 +570,7 @@ class ScriptedRequest:
         }
 
 
-LISTED: Final = ("path", "model", "text", "tools", "turn", "rule", "steps", "problem", "unoffered", "unanswered")
+LISTED: Final = ("path", "model", "text", "instructions", "tools", "turn", "rule", "steps", "problem", "unoffered", "unanswered")
 """The fields of a request that `/interlock/requests` lists as they are."""
 
 
@@ -743,8 +775,9 @@ class ScriptedGeneration(Generation):
         rule = None if found is None else self.progress.rules[found[0]]
         body = self.request.forward(())
         self._asked = asked = self.connection.begin(body)
-        asked.model, asked.text, asked.tools = conversation.model, conversation.text, conversation.tools
-        asked.turn, asked.rule = conversation.turn, None if rule is None else str(rule.conditions)
+        asked.model, asked.text, asked.instructions = conversation.model, conversation.text, conversation.instructions
+        asked.tools, asked.turn = conversation.tools, conversation.turn
+        asked.rule = None if rule is None else str(rule.conditions)
         asked.read = body
         if found is None:
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.progress.rules, 1)) or "none"
@@ -791,6 +824,10 @@ class ScriptedGeneration(Generation):
             kind = "invalid_request_error" if failure.status < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
             kind = "rate_limit_error" if failure.status == 429 else kind  # noqa: PLR2004 - as above
             raise ApiError(failure.status, failure.message, kind, retry_after=failure.retry_after)
+
+    async def count(self, turn: Turn) -> int:
+        tokens = None if self._step is None else self._step.uses
+        return (tokens and tokens.input_tokens) or await super().count(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Write the step of a turn.
@@ -848,7 +885,9 @@ async def write_step(step: ScriptStep, output_format: Format, prompt: int, budge
     chunks = chunks[:budget]
     tokens = 0 if chunks[0].token_ids else len(chunks)
     reasoning = min(tokens, len(_WORDS.findall(step.thinks or "")))
-    outputs = [EngineOutput(chunk, None, prompt, output_tokens=tokens, reasoning_tokens=reasoning) for chunk in chunks]
+    counts = {"input_tokens": prompt, "output_tokens": tokens, "reasoning_tokens": reasoning}
+    given = {} if step.uses is None else {name: count for name, count in msgspec.structs.asdict(step.uses).items() if count}
+    outputs = [EngineOutput(chunk, **{**counts, **given}) for chunk in chunks]
     outputs[-1].finish_reason = ends
     return outputs
 
@@ -868,7 +907,7 @@ async def _chunks(step: ScriptStep, output_format: Format) -> AsyncGenerator[Chu
         for word in _WORDS.findall(step.writes or _in_family(step, says, calls, output_format)):
             yield Chunk(text=word)
     else:
-        for key, text in (("reasoning", step.thinks), ("content", says)):
+        for key, text in (("reasoning", step.thinks), ("content", says), ("refusal", step.refuses)):
             for word in _WORDS.findall(text or ""):
                 yield Chunk(delta={key: word})
         for index, (name, arguments) in enumerate(calls):

@@ -139,13 +139,16 @@ def recorded_step(response: Mapping[str, object]) -> ScriptStep:
     """Return the step that writes the output of a response, without the calls that a server has run."""
     thoughts: list[str] = []
     texts: list[str] = []
+    refusals: list[str] = []
     calls: list[Call] = []
     for item in map(members, elements(response.get("output"))):
         match item.get("type"):
             case "reasoning":
                 thoughts.append(text_of(item.get("content")) or text_of(item.get("summary")))
             case "message":
-                texts.append(text_of(item.get("content")))
+                parts = [*map(members, elements(item.get("content")))]
+                texts.append(text_of([part for part in parts if "refusal" not in part]))
+                refusals.append(text_of([part for part in parts if "refusal" in part]))
             case kind if kind in NAMED_CALLS:
                 text = call_text(item)
                 calls.append(Call(as_text(item.get("name")), {"input": text} if "input" in item else _arguments(text)))
@@ -153,7 +156,8 @@ def recorded_step(response: Mapping[str, object]) -> ScriptStep:
                 logger.warning("a script cannot record an item of the type %s", kind)
     reason = members(response.get("incomplete_details")).get("reason")
     ends: Ending = "error" if response.get("status") == "failed" else ENDINGS.get(reason, "stop")
-    return ScriptStep(thinks="\n\n".join(thoughts) or None, says="\n\n".join(texts) or None, calls=calls, ends=ends)
+    thinks, says, refuses = ("\n\n".join(filter(None, each)) or None for each in (thoughts, texts, refusals))
+    return ScriptStep(thinks=thinks, says=says, refuses=refuses, calls=calls, ends=ends)
 
 
 def _arguments(text: str) -> dict[str, object] | str:
