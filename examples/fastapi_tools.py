@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from interlock import (
     CONTENT_TYPE,
@@ -29,6 +29,7 @@ from interlock import (
     Fail,
     Fault,
     Finish,
+    ResponseDriver,
     Run,
     Start,
     Succeed,
@@ -65,9 +66,9 @@ async def run_tool(name: str, arguments: str) -> str:
     return f"{datetime.now(UTC):%H:%M} UTC"
 
 
-async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
+async def stream(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> AsyncGenerator[bytes]:
     """Yield the events of one response: a turn of the model, its calls, and another turn that reads their results."""
-    driver, parser = driver_for(request), parser_for(Tagged("hermes"), request)
+    parser = parser_for(Tagged("hermes"), request)
     results: list[str] = []
     try:
         yield b"".join(driver.feed([Start()]))
@@ -97,9 +98,15 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
 
 
 @app.post("/v1/responses")
-async def create_response(request: dict[str, Any]) -> StreamingResponse:
-    """Answer with a stream."""
-    return StreamingResponse(stream(request), media_type=CONTENT_TYPE)
+async def create_response(request: dict[str, Any]) -> Response:
+    """Answer with a stream, or with the response of its last event."""
+    driver = driver_for(request)
+    events = stream(request, driver)
+    if request.get("stream"):
+        return StreamingResponse(events, media_type=CONTENT_TYPE)
+    async for _ in events:
+        pass
+    return JSONResponse(dict(driver.response))
 
 
 if __name__ == "__main__":

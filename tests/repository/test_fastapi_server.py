@@ -145,24 +145,32 @@ def clock():
     return imported("fastapi_tools")
 
 
-def output_of(clock, **body):
-    """Return the type, the status, and the result, text or arguments of each item of a response, whose stream must be legal."""
+def posted(clock, **body):
+    """Return the answer to a question."""
 
     async def post():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(clock.app), base_url="http://clock") as client:
-            return await client.post("/v1/responses", json={"model": "m", "input": "What time is it?", "stream": True, **body})
+            return await client.post("/v1/responses", json={"model": "m", "input": "What time is it?", **body})
 
-    data = asyncio.run(post()).content
+    return asyncio.run(post())
+
+
+def output_of(clock, **body):
+    """Return the type, the status, and the result, text or arguments of each item of a response, whose stream must be legal."""
+    data = posted(clock, stream=True, **body).content
     assert_legal(data, strict=True)
     *_, last = (line for line in data.splitlines() if line.startswith(b"data: {"))
-    items = json.loads(last.removeprefix(b"data: "))["response"]["output"]
+    return items_of(json.loads(last.removeprefix(b"data: "))["response"])
+
+
+def items_of(response):
     return [
         (
             item["type"],
             item["status"],
             item.get("output") or item.get("error") or item.get("arguments") or item["content"][0]["text"],
         )
-        for item in items
+        for item in response["output"]
     ]
 
 
@@ -171,6 +179,18 @@ def test_the_server_runs_its_tool_and_the_model_reads_the_result(clock, monkeypa
     assert output_of(clock, tools=[CLOCK]) == [
         ("mcp_call", "completed", "12:30 UTC"),
         ("message", "completed", "It is 12:30 UTC."),
+    ]
+
+
+def test_a_whole_answer_has_the_call_and_the_message(clock, monkeypatch) -> None:
+    monkeypatch.setattr(clock, "datetime", SimpleNamespace(now=lambda zone: datetime(2026, 1, 1, 12, 30, tzinfo=zone)))
+    answers = [posted(clock, tools=[CLOCK], **asked) for asked in ({}, {"stream": False})]
+    assert [(each.headers["content-type"], each.json()["status"], items_of(each.json())) for each in answers] == 2 * [
+        (
+            "application/json",
+            "completed",
+            [("mcp_call", "completed", "12:30 UTC"), ("message", "completed", "It is 12:30 UTC.")],
+        )
     ]
 
 
