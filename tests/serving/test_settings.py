@@ -71,6 +71,15 @@ def test_a_variable_can_be_a_flag(tmp_path, text, flag) -> None:
         ({"text": '[serve]\napi_key = "secret"\n'}, "{}: serve.api_key: Expected `array`, got `str`"),
         ({"text": "[serve]\nkeys = 1\n"}, "{}: serve.keys: unknown option; choose one of allow_mcp_host, "),
         ({"text": "[[upstream]]\nurl = 1\n"}, "{}: upstream[0].url: Expected `str`, got `int`"),
+        ({"text": '[[upstream]]\nurl = ""\napi = "v1"\n'}, "{}: upstream[0].api: Invalid enum value 'v1'; choose one of chat, "),
+        (
+            {"given": {"cors_origin": ["page.test"]}},
+            "--cors-origin: 'page.test' is no origin, such as https://app.example.com, or *",
+        ),
+        (
+            {"INTERLOCK_CORS_ORIGIN": "*,app://x,https://page.test:8443/"},
+            "INTERLOCK_CORS_ORIGIN: 'https://page.test:8443/' is no origin, such as https://app.example.com, or *",
+        ),
         ({"text": "[server]\n"}, "{}: Object contains unknown field `server`; choose one of upstream, serve"),
         ({"text": "upstream = 1\n"}, "{}: upstream: Expected `array`, got `int`"),
         ({"given": {"workers": "2"}}, "--workers: each process would have a store of its own in memory; add --store sqlite:PATH"),

@@ -30,6 +30,9 @@ PLACE: Final = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 HOST: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]")
 """Matches the hosts that can be allowed, as `TrustedHostMiddleware` understands them."""
 
+ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
+"""Matches the origins that can be allowed: no page has another, such as one with a path."""
+
 UpstreamApi: TypeAlias = Literal["chat", "responses", "vllm"]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
@@ -317,6 +320,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         for host in self.allowed_host:
             if HOST.fullmatch(host) is None:
                 raise self.error("allowed_host", f"{host!r} is no host, such as api.example.com, *.example.com, [::1] or *")
+        for origin in self.cors_origin:
+            if ORIGIN.fullmatch(origin) is None:
+                raise self.error("cors_origin", f"{origin!r} is no origin, such as https://app.example.com, or *")
         if self.view and self.workers > 1:
             raise self.error("view", f"it shows the streams of one process, not of --workers {self.workers}")
         if self.workers > 1 and (self.store or "memory:").startswith("memory:"):
@@ -406,8 +412,12 @@ def _convert(name: str, value: object, place: str) -> object:
         path, message = _explain(error)
         if isinstance(value, str) and not options()[name].is_secret:
             message = message.replace("got `str`", f"got {value!r}")
-        is_table = name == "upstreams" and "unknown field" in message and re.fullmatch(r"\[\d+\]", path)
-        if allowed := UpstreamSettings.__struct_fields__ if is_table else choices(name):
+        allowed = choices(name)
+        if name == "upstreams":
+            field = path.partition(".")[2]
+            is_table = not field and "unknown field" in message
+            allowed = UpstreamSettings.__struct_fields__ if is_table else _literals(get_type_hints(UpstreamSettings).get(field))
+        if allowed:
             message = f"{message}; choose one of {', '.join(allowed)}"
         raise SettingsError(f"{place}{path}", message) from None
 
