@@ -43,13 +43,13 @@ def body_of(frame):
 
 
 def resumed_driver(frames, dialect="openai"):
-    """Return a driver that has resumed some frames."""
+    """Return a driver that has resumed some frames, nine seconds after their response began."""
     response = body_of(frames[0])["response"] if frames else response_settings({"model": "m"})
     driver = ResponseDriver(
         response,
         writer=SseWriter(DIALECTS[dialect]),
         ids=SequentialIds(),
-        clock=lambda: 1_700_000_009,
+        clock=lambda: response.get("created_at", 0) + 9,
         response_id=response.get("id"),
         created_at=response.get("created_at"),
     )
