@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import generate
@@ -123,3 +125,13 @@ def test_links_into_a_page_lead_to_an_anchor_of_the_page(page) -> None:
 def test_the_index_lists_every_page() -> None:
     index = (DOCS / "README.md").read_text("utf-8")
     assert [page.name for page in DOCS.glob("*/*.md") if f"]({page.parent.name}/{page.name})" not in index] == []
+
+
+def test_the_code_of_the_pages_for_embedders_passes_mypy(tmp_path) -> None:
+    for name in ("embedding", "engine", "engines"):
+        page = (DOCS / "library" / f"{name}.md").read_text("utf-8")
+        blocks = ["from typing import Any", "run_tool: Any  # the reader's", *re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+        (tmp_path / f"{name}.py").write_text("\n".join(blocks), "utf-8")
+    # Strict, as the configuration says; with other options, mypy would read the whole package again.
+    done = subprocess.run([sys.executable, "-m", "mypy", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.stdout == "Success: no issues found in 3 source files\n"

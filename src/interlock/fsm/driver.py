@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from interlock.events import response_object as response
 from interlock.events.items import ITEMS, NOT_RUN, ItemKind, fields_of
 from interlock.events.json import as_json, clean, members
-from interlock.events.parts import set_position
+from interlock.events.parts import Json, set_position
 from interlock.events.response_object import IncompleteDetails, ResponseError
 from interlock.events.sse import Writer
 from interlock.events.stream import ResponseEvent, StreamEvent, wire_name
@@ -92,7 +92,7 @@ class ReadyCall:
 
     id: str
     kind: ItemKind
-    fields: Mapping[str, object]
+    fields: Mapping[str, Json]
     text: str
 
 
@@ -192,7 +192,7 @@ class ResponseDriver(Generic[T]):
         return self._response.body.id
 
     @property
-    def response(self) -> Mapping[str, object]:
+    def response(self) -> Mapping[str, Json]:
         """A copy of the current response object; after the end, the object of the terminal event (rule R19), copied once."""
         if self._final is not None:
             return self._final

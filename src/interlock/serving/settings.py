@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, inspect, structs
 
 from interlock.dialects import ApiName
 from interlock.events.dialects import DialectName
+from interlock.events.json import is_array
 from interlock.fsm.table import InterlockError
 from interlock.serving.requests.logs import LogFormat
 from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS
@@ -38,7 +39,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Retries: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
 Wait: TypeAlias = Annotated[float, Meta(gt=0)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
-Texts: TypeAlias = tuple[str, ...]
+Texts: TypeAlias = Sequence[str]
 Waits: TypeAlias = Annotated[tuple[Wait, ...], Meta(min_length=1, max_length=2)]
 
 
@@ -98,7 +99,7 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     url: str
     api: UpstreamApi = "chat"
-    models: Texts = ()
+    models: tuple[str, ...] = ()
     aliases: dict[str, str] = {}
     family: str | None = None
     key: str | None = None
@@ -405,9 +406,9 @@ def _literals(hint: object) -> tuple[str, ...]:
 
 
 def _convert(name: str, value: object, place: str) -> object:
-    """Convert the value of a field, which may be a text for any type."""
+    """Convert the value of a field, which may be a text for any type; a sequence becomes a tuple, as in the defaults."""
     try:
-        return msgspec.convert(value, _hints()[name], strict=False, dec_hook=_path)
+        converted: object = msgspec.convert(value, _hints()[name], strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         path, message = _explain(error)
         if isinstance(value, str) and not options()[name].is_secret:
@@ -420,6 +421,7 @@ def _convert(name: str, value: object, place: str) -> object:
         if allowed:
             message = f"{message}; choose one of {', '.join(allowed)}"
         raise SettingsError(f"{place}{path}", message) from None
+    return tuple(converted) if is_array(converted) else converted
 
 
 def _path(_kind: type, value: object) -> object:
