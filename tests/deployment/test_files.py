@@ -141,13 +141,9 @@ def test_every_metric_and_label_of_the_dashboard_and_the_alerts_exists() -> None
     assert METRICS.keys() - shown == {"gen_ai_client_token_usage"}
 
 
-def test_the_guide_lists_the_same_alerts() -> None:
+def test_the_guide_has_an_action_for_every_alert() -> None:
     page = (ROOT / "docs" / "guides" / "operating.md").read_text("utf-8")
-    (text,) = re.findall(r"```yaml\n(- alert: .*?)```", page, flags=re.DOTALL)
-    assert [{"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in yaml.safe_load(text)] == [
-        {"alert": rule["alert"], "expr": " ".join(rule["expr"].split())} for rule in ALERTS
-    ]
-    assert {rule["alert"] for rule in ALERTS} <= {*re.findall(r"\bInterlock[A-Z]\w+", page[: page.index("```yaml")])}
+    assert {rule["alert"] for rule in ALERTS} == {*re.findall(r"\bInterlock[A-Z]\w+", page)}
     assert len(re.sub(r"```.*?```", "", page, flags=re.DOTALL).split()) <= 1_950
 
 
