@@ -2,8 +2,14 @@
 
     PYTHONPATH=tests/support python benchmarks/bench_store.py
 
-The figures of events and responses are the wall time of one process, divided by their number. `store_stream` measures streams;
-tests/support/store_fleet.py has the clients. Postgres runs on this machine, and is skipped if it is not installed.
+The figures of events and responses are the wall time of one process, divided by their number. tests/support/store_fleet.py has
+the clients. Postgres runs on this machine, and is skipped if it is not installed.
+
+The figures of a token are the CPU time of the process, with the threads of its store. They contain neither the server of the
+store nor the HTTP server, which in vLLM needs several times as much; see docs/evidence/performance.md. 32 streams at a time
+receive a token every 5 ms, and process it as the plugin in vLLM does: with its parser, the run, the driver and the writer of
+frames. Meanwhile one client reads each background response.
+
 The figures go to benchmarks/out/store.json; `benchmarks/write_docs.py` copies them to docs/evidence/performance/stores.md.
 """
 
@@ -14,17 +20,27 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Final
 
+from attrs import frozen
 from live.stores import BINARIES
+from one_run import OneRun, begin_response
 from runs import this_run
+from speed.ours import chunk_of
+from speed.outputs import ANSWER, REQUEST, encode, output, outputs, prose
 from store_fleet import ask_at_once, first_events, fleet_of, postgres_server, stream_at_once
-from store_stream import streamed
 
+from interlock.events.sse import SseWriter
+from interlock.parsers import Chunk, Format
+from interlock.serving.engines.engine import Engine, EngineOutput, Turn
+from interlock.serving.requests.create import read_request
+from interlock.serving.responses.archive import Archive, follow
+from interlock.serving.responses.background_response import BackgroundRegistry
+from interlock.serving.responses.run import RequestContext
 from interlock.serving.store import open_store
 from interlock.serving.store.response_store import ResponseStore
 from interlock.serving.store.values import Lease, StoredResponse
@@ -145,6 +161,95 @@ def response(number: int) -> StoredResponse:
     answer = {"id": f"msg_a{number}", "type": "message", "role": "assistant", "status": "completed", "content": content}
     settings = {"object": "response", "status": "completed", "model": "any", "tools": [], "metadata": {}}
     return StoredResponse({"id": f"resp_{number}", **settings, "output": [answer]}, (question,))
+
+
+# The cost of a token: not stored, in the foreground, in the background.
+
+STREAMS: Final = 32
+TOKENS: Final = 256
+WRITE: Final = "the write at its end alone"
+"""The name of the figure for the write that only stored foreground streams have."""
+
+PACE: Final = 0.005
+"""Seconds between two tokens of a stream."""
+
+HEAD: Final = output(encode(ANSWER))
+BODY: Final = outputs(prose(TOKENS))
+
+
+@frozen
+class Paced(Engine):
+    """An engine that yields prepared outputs."""
+
+    models: Sequence[str] = ("model",)
+    format: Format = "harmony"
+
+    async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
+        """Yield an output every `PACE` seconds."""
+        del turn
+        yield EngineOutput(chunk_of(HEAD))
+        for step in BODY:
+            await asyncio.sleep(PACE)
+            yield EngineOutput(chunk_of(step))
+        yield EngineOutput(Chunk([]), "stop")
+
+
+def _run(store: ResponseStore | None) -> OneRun[bytes]:
+    """Return the run of a response, which is stored at its end if there is a store."""
+    request = read_request({**REQUEST, "stream": True})
+    context = RequestContext(request, request.input)
+    return begin_response(context, Paced(), SseWriter(), archive=None if store is None else Archive(store))
+
+
+async def streamed(url: str) -> dict[str, float]:
+    """Return the CPU time per token in microseconds, by the name of the figure: medians of rounds."""
+    store = open_store(url)
+    figures: dict[str, list[float]] = {way: [] for way in (*WAYS, WRITE)}
+    ended = await _ended()
+    for _ in range(ROUNDS):
+        for way, make in WAYS.items():
+            figures[way].append(await _cost([make(store) for _ in range(STREAMS)]))
+        figures[WRITE].append(await _cost([store.put("", ended) for _ in range(STREAMS)]))
+    await store.close()
+    return {way: round(median(costs), 2) for way, costs in figures.items()}
+
+
+async def _cost(responses: Sequence[Coroutine[object, object, None]]) -> float:
+    """Return the CPU time per token of responses that are made at once, in microseconds."""
+    began = time.process_time()
+    await asyncio.gather(*responses)
+    return (time.process_time() - began) / (len(responses) * TOKENS) * 1e6
+
+
+async def _foreground(store: ResponseStore | None) -> None:
+    """Create a foreground response, and join its frames."""
+    async for frames in _run(store).events():
+        b"".join(frames)
+
+
+async def _ended() -> StoredResponse:
+    """Return an ended response."""
+    run = _run(None)
+    async for _ in run.events():
+        pass
+    return run.stored
+
+
+async def _background(store: ResponseStore) -> None:
+    """Create a background response, and read it meanwhile."""
+    run = _run(None)
+    background_registry = BackgroundRegistry(Archive(store))
+    queued = await background_registry.begin(run)
+    async for frames in follow(store, "", queued.id, owner="reader", poll=1.0):
+        b"".join(frames)
+    await background_registry.wait(60)
+
+
+WAYS: Final[Mapping[str, Callable[[ResponseStore], Coroutine[object, object, None]]]] = {
+    "not stored": lambda _store: _foreground(None),
+    "foreground": _foreground,
+    "background": _background,
+}
 
 
 if __name__ == "__main__":
