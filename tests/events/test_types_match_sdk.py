@@ -93,10 +93,12 @@ INTENDED = {
         *(f"{event}Delta.obfuscation: not in the SDK" for event in DELTAS),
         "Search.sources[]: the SDK has no <api>",
         "DeleteFile.diff: not in the SDK",
+        *("Logprob.bytes: not in the SDK", "TopLogprob.bytes: not in the SDK"),
     },
     "The API always sends it, though the type does not promise it.": {
         "AnnotationAdded.annotation: they may not send it",
         "ImageGenerationCall.result: they may not send it",
+        *("TopLogprob.logprob: they may not send it", "TopLogprob.token: they may not send it"),
     },
     "The API does not always send it, though the type promises it: older services do not know it.": {
         "InputTokensDetails.cache_write_tokens: they always send it",

@@ -86,15 +86,19 @@ def test_a_delta_with_an_invalid_field_is_refused(make, message):
         make()
 
 
-def test_fields_that_log_probabilities_lack_in_the_api_are_dropped():
-    entry = {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "b", "logprob": -2.0}]}
-    assert Text("a", [{**entry, "rank": 1}]).logprobs == [entry]
+def test_log_probabilities_have_the_fields_of_the_api():
+    least, other = {"token": "é", "logprob": -1.0}, {"token": "b", "logprob": -2.0, "bytes": None}
+    (entry,) = Text("é", [{**least, "rank": 1, "top_logprobs": [other]}]).logprobs
+    expected = {**least, "bytes": [0xC3, 0xA9], "top_logprobs": [{**other, "bytes": [98]}]}
+    assert json.dumps(entry) == json.dumps(expected)
+    assert Text("é", [least]).logprobs == [{**expected, "top_logprobs": []}]
+    assert Text("", [{**least, "bytes": [0xC3]}]).logprobs == [{**least, "bytes": [0xC3], "top_logprobs": []}]
 
 
 @pytest.mark.parametrize("value", [-inf, inf, nan])
 def test_a_log_probability_that_is_not_finite_becomes_the_least(value) -> None:
-    least = {"token": "a", "logprob": -9999.0}
-    entry = {"token": "a", "logprob": value}
+    least = {"token": "a", "logprob": -9999.0, "bytes": [97]}
+    entry = {**least, "logprob": value}
     assert Text("a", [{**entry, "top_logprobs": [entry]}]).logprobs == [{**least, "top_logprobs": [least]}]
 
 

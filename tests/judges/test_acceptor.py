@@ -1,6 +1,7 @@
 """The acceptor on each stream of the corpus, and rule by rule; `test_agreement` compares it with the oracle."""
 
 import copy
+import json
 
 import pytest
 from corpus_streams.broken import BROKEN, doubled, dropped, edited, moved, numbered
@@ -226,6 +227,24 @@ def test_a_wrong_field_of_an_item_is_reported_once_for_each_event(name):
     for place in places:
         del bodies[place]["item"][name]
     assert summaries(bodies) == [("R14", place, f"function_call: {name} is missing") for place in places]
+
+
+@pytest.mark.parametrize("name", ["bytes", "top_logprobs"])
+def test_log_probabilities_of_events_may_lack_fields_that_those_of_parts_have(name):
+    def shorten(holder):
+        holder["logprobs"] = [{field: value for field, value in entry.items() if field != name} for entry in holder["logprobs"]]
+
+    bodies = json.loads(json.dumps(LEGAL["message-logprobs"]))
+    *_, part_done, item_done, _ = bodies
+    for body in bodies:
+        if "logprobs" in body:
+            shorten(body)
+    assert "R14" not in {finding.rule for finding in findings(bodies)}
+    for part in (part_done["part"], item_done["item"]["content"][0]):
+        shorten(part)
+    bodies[-1]["response"]["output"] = [item_done["item"]]
+    of_fields = [summary for summary in summaries(bodies) if summary[0] == "R14"]
+    assert of_fields == [("R14", place, f"logprobs: {name} is missing") for place in (7, 7, 7, 8, 8, 8)]
 
 
 def test_an_incomplete_response_may_end_in_a_call_whose_status_is_missing():

@@ -88,11 +88,11 @@ def set_position(annotation: Mapping[str, object], start: int, end: int) -> Mapp
             return annotation
 
 
-# The log probabilities of a token.
+# The log probabilities of a token: those of events may omit what those of parts have.
 
 
 class TopLogprob(Struct, kw_only=True):
-    """An alternative token with its log probability."""
+    """An alternative token with its log probability, in an event."""
 
     token: str
     logprob: Number
@@ -100,12 +100,29 @@ class TopLogprob(Struct, kw_only=True):
 
 
 class Logprob(Struct, kw_only=True):
-    """A token with its log probability. The API sends `bytes`; the event types of the `openai` package lack it."""
+    """A token with its log probability, in an event. OpenAI sends `bytes`; the event types of its package lack it."""
 
     token: str
     logprob: Number
     bytes: Maybe[list[int]] = UNSET
     top_logprobs: Maybe[list[TopLogprob]] = UNSET
+
+
+class PartTopLogprob(Struct, kw_only=True):
+    """An alternative token with its log probability, in a part."""
+
+    token: str
+    logprob: Number
+    bytes: list[int] = []
+
+
+class PartLogprob(Struct, kw_only=True):
+    """A token with its log probability, in a part."""
+
+    token: str
+    logprob: Number
+    bytes: list[int] = []
+    top_logprobs: list[PartTopLogprob] = []
 
 
 # The parts of a response.
@@ -120,7 +137,7 @@ class OutputText(Part, tag="output_text", kw_only=True):
 
     text: str
     annotations: Outbound[list[AnyAnnotation]] = []
-    logprobs: Nullable[list[Logprob]] = []
+    logprobs: Nullable[list[PartLogprob]] = []
 
 
 class OutputRefusal(Part, tag="refusal", kw_only=True):

@@ -157,12 +157,19 @@ LEAST_PROBABLE: Final = -9999.0
 
 
 def _read_logprobs(logprobs: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
-    entries = convert(logprobs, list[TokenLogprob])
-    for entry in entries:
-        for scored in (entry, *entry.get("top_logprobs", ())):
-            if not isfinite(scored["logprob"]):  # minus infinity, for a token that a mask excludes; NaN, for a faulty kernel
-                scored["logprob"] = LEAST_PROBABLE
-    return entries
+    return [
+        {**_complete(entry), "top_logprobs": [*map(_complete, entry.get("top_logprobs", ()))]}
+        for entry in convert(logprobs, list[TokenLogprob])
+    ]
+
+
+def _complete(entry: ScoredToken) -> ScoredToken:
+    token, logprob, content = entry["token"], entry["logprob"], entry.get("bytes")
+    return {
+        "token": token,
+        "logprob": logprob if isfinite(logprob) else LEAST_PROBABLE,  # a token that a mask excludes, or a faulty kernel
+        "bytes": [*token.encode(errors="replace")] if content is None else content,
+    }
 
 
 @frozen
@@ -174,8 +181,8 @@ class Text:
 
     Args:
         text: The chunk; it may be empty if its log probabilities come first.
-        logprobs: An object for each token, in the API's shape: `token`, `bytes`, `logprob`, `top_logprobs`.
-            Other fields are dropped, and one that is not finite becomes -9999.0.
+        logprobs: An object for each token, in the API's shape: `token`, `logprob`, `bytes`, `top_logprobs`. The last two are
+            added if they are missing, other fields are dropped, and what is not finite becomes -9999.0.
 
     Raises:
         ValueError: A log probability has another shape.

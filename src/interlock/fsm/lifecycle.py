@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, cast, get_type_hints
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
 from attrs import frozen
 from msgspec import UNSET, Struct, field
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from interlock.events import items
 from interlock.events import response_object as response
 from interlock.events.json import EMPTY, as_json, clean, members
-from interlock.events.parts import AnyAnnotation, Logprob, Part
+from interlock.events.parts import AnyAnnotation, Json, Part
 from interlock.events.stream import Place, StreamEvent, wire_name
 from interlock.fsm import deltas
 from interlock.fsm.table import State, Table
@@ -159,7 +159,7 @@ class OpenPart(Struct, frozen=True):
     index: int = -1
     complete: Part | None = None
     """The complete part, after the event that completes its text and before the event that completes the part."""
-    logprobs: list[Logprob] = []
+    logprobs: list[Json] = []
     """The sent log probabilities of its text. It grows in place."""
     annotations: tuple[AnyAnnotation, ...] = ()
     mark_end: tuple[int, int] = (0, 0)
@@ -192,7 +192,7 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
     """The last complete text."""
     unsent: str = ""
     """Text that no event has sent yet: white space that waits (rule R18), or the text of the current delta."""
-    unsent_logprobs: Sequence[Logprob] = ()
+    unsent_logprobs: Sequence[Json] = ()
     lengths: tuple[int, ...] = ()
     """The lengths of what grows in place, when `save` was called."""
 
@@ -251,7 +251,7 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         """
         complete = bool(logprobs) and bool(self.unsent_logprobs or not self.unsent)
         self.unsent += text
-        self.unsent_logprobs = (*self.unsent_logprobs, *cast("Sequence[Logprob]", logprobs)) if complete else ()
+        self.unsent_logprobs = (*self.unsent_logprobs, *logprobs) if complete else ()
 
     def send(self) -> str:
         """Return the unsent text for a delta event, and record it as sent; log probabilities that were not sent are dropped."""
@@ -259,7 +259,7 @@ class ItemState(Subject["AnyItem"], Generic[B], kw_only=True):
         self.sent_text.write(text.encode())
         return text
 
-    def send_logprobs(self) -> list[Logprob]:
+    def send_logprobs(self) -> list[Json]:
         """Return the unsent log probabilities for a delta event, and record them as sent."""
         logprobs, self.unsent_logprobs = [*self.unsent_logprobs], ()
         self.part.logprobs.extend(logprobs)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from interlock.events.items import NOTHING
 from interlock.events.json import is_array, members
-from interlock.fsm.deltas import FinishReason, ScoredToken, TokenLogprob, Usage
+from interlock.fsm.deltas import FinishReason, TokenLogprob, Usage
 from interlock.parsers import Chunk, Format, Parser, StopParser, Tagged, parser_for
 from interlock.parsers.stop_strings import stops_in
 from interlock.serving.engines.chat_messages import as_object, chat_messages, function_of, template_messages
@@ -104,21 +104,12 @@ def explain_fields(part: object, place: str = "") -> str | None:
 
 
 def fit_logprobs(chunk: Chunk, request: ResponseRequest) -> Chunk:
-    """Return a chunk whose log probabilities are those that the request wants, with all fields that clients require."""
-    if not request.wants_logprobs:
+    """Return a chunk with the log probabilities that the request wants."""
+    if chunk.logprobs is None or not request.wants_logprobs:
         return replace(chunk, logprobs=None)
     count = request.top_logprobs
-    entries: list[TokenLogprob] = [
-        {**_with_bytes(entry), "top_logprobs": [*map(_with_bytes, entry.get("top_logprobs", [])[:count])]}
-        for entry in convert(chunk.logprobs, list[TokenLogprob])
-    ]
+    entries: list[TokenLogprob] = [{**entry, "top_logprobs": entry.get("top_logprobs", [])[:count]} for entry in chunk.logprobs]
     return replace(chunk, logprobs=entries)
-
-
-def _with_bytes(entry: ScoredToken) -> ScoredToken:
-    token, content = entry["token"], entry.get("bytes")
-    content = [*token.encode(errors="replace")] if content is None else content
-    return {"token": token, "logprob": entry["logprob"], "bytes": content}
 
 
 @frozen

@@ -135,14 +135,14 @@ def _usual_address(call: JsonItem) -> tuple[str, str]:
     return f"functions.{call.get('server_label')}{SEPARATOR}{call.get('name')}", "commentary"
 
 
-def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]], count: int) -> list[TokenLogprob]:
-    """Return the log probabilities of tokens in the API's format, each with up to `count` alternatives.
+def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]]) -> list[TokenLogprob]:
+    """Return the log probabilities of tokens in the API's format.
 
     `ranked` has a mapping for each token, from the likeliest token ids to objects with a `logprob`.
     """
     entries: list[TokenLogprob] = []
     for token, likely in zip(tokens, ranked, strict=False):
-        top = [token_entry(other, rank.logprob) for other, rank in [*likely.items()][:count]]
+        top = [token_entry(other, rank.logprob) for other, rank in likely.items()]
         entries.append({**token_entry(token, likely[token].logprob), "top_logprobs": top})
     return entries
 

@@ -164,13 +164,12 @@ class VllmTranslator(CompletionsTranslator[CompletionChoice]):
         return offered if offered.choice != "none" else evolve(offered, tools=())
 
     def _entries(self, logprobs: CompletionLogprobs | None) -> Sequence[TokenLogprob] | None:
-        """Return the log probabilities of a chunk's tokens; vLLM may list one alternative more than requested."""
+        """Return the log probabilities of a chunk's tokens, whose alternatives vLLM does not rank."""
         if logprobs is None or not self.call.request.wants_logprobs:
             return None
-        count = self.call.request.top_logprobs
         entries: list[TokenLogprob] = []
         for token, logprob, likely in zip_longest(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs or ()):
-            ranked = sorted((likely or {}).items(), key=lambda each: -each[1])[:count]
+            ranked = sorted((likely or {}).items(), key=lambda each: -each[1])
             top = [self._entry(other, rank) for other, rank in ranked]
             entries.append({**self._entry(token or "", logprob or 0.0), "top_logprobs": top})
         return entries

@@ -593,10 +593,9 @@ class VllmGeneration(Generation):
         return evolve(call, sampling=sampling, arguments={**call.arguments, "engine_input": engine_input})
 
     def _entries(self, call: VllmCall) -> Callable[[Output], Sequence[TokenLogprob]]:
-        count = self.request.top_logprobs
         if self._serving.use_harmony:
-            return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or (), count)
-        return partial(compat.logprobs, self._serving, call, count)
+            return lambda output: token_entries(output.outputs[0].token_ids, output.outputs[0].logprobs or ())
+        return partial(compat.logprobs, self._serving, call, self.request.top_logprobs)
 
 
 def _has_function(body: Mapping[str, object]) -> bool:
