@@ -142,8 +142,9 @@ def generated() -> dict[Path, str]:
     rules = Path("docs", "evidence", "rules.md")
     files[rules] = _filled((ROOT / rules).read_text(encoding="utf-8"), "rules", _rules())
     dialects = Path("docs", "guides", "dialects.md")
-    page = _filled((ROOT / dialects).read_text(encoding="utf-8"), "M", _dialect_rules("M"))
-    files[dialects] = _filled(page, "C", _dialect_rules("C"))
+    files[dialects] = (ROOT / dialects).read_text(encoding="utf-8")
+    for letter in dict.fromkeys(number[0] for number in DIALECT_RULES):
+        files[dialects] = _filled(files[dialects], letter, _dialect_rules(letter))
     families = Path("docs", "library", "families.md")
     page = _filled((ROOT / families).read_text(encoding="utf-8"), "families", _families())
     page = _filled(page, "names", _names())
@@ -455,6 +456,8 @@ def _filled(page: str, what: str, lines: Iterator[str]) -> str:
     """Fill in what is generated between the marks that ask for it."""
     before, mark, rest = page.partition(f"<!-- generated: {what} -->\n")
     _, end, after = rest.partition("<!-- end -->\n")
+    if not end:
+        raise LookupError(f"the page lacks the lines `<!-- generated: {what} -->` and `<!-- end -->`")
     return "".join((before, mark, *(f"{line}\n" for line in lines), end, after))
 
 

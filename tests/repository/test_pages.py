@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import generate
@@ -81,8 +82,9 @@ def test_the_page_of_rules_has_every_rule_and_every_deviation() -> None:
 
 def test_the_page_of_messages_and_chat_has_every_rule_and_parameter() -> None:
     page = (DOCS / "guides" / "dialects.md").read_text("utf-8")
-    assert [*DIALECT_RULES] == [*(f"M{number}" for number in range(1, 15)), *(f"C{number}" for number in range(1, 10))]
-    rows = re.findall(r"^\| ([MC]\d+) \| (.*) \| .* \|$", page, flags=re.MULTILINE)
+    letters = Counter(number[0] for number in DIALECT_RULES)
+    assert [*DIALECT_RULES] == [f"{letter}{number}" for letter, last in letters.items() for number in range(1, last + 1)]
+    rows = re.findall(r"^\| ([A-Z]\d+) \| (.*) \| .* \|$", page, flags=re.MULTILINE)
     assert rows == [(rule.number, rule.says) for rule in DIALECT_RULES.values()]
     _, messages, chat, *_ = re.split(r"^## Requests of |^## Errors", page, flags=re.MULTILINE)
     read = {*MessagesRequest.__struct_fields__} - {"metadata"} | {"metadata.user_id"}
@@ -90,6 +92,11 @@ def test_the_page_of_messages_and_chat_has_every_rule_and_parameter() -> None:
     same = {"presence_penalty", "frequency_penalty", "service_tier", "prompt_cache_key", "safety_identifier", "model", "stream"}
     read = {*ChatRequest.__struct_fields__, *FORWARDED} - same
     assert {name for name in read if f"`{name}`" not in chat} == set()
+
+
+def test_the_error_for_a_page_without_its_marks_names_them() -> None:
+    with pytest.raises(LookupError, match=r"^the page lacks the lines `<!-- generated: T -->` and `<!-- end -->`$"):
+        generate._filled("# Title\n<!-- generated: T -->\n", "T", iter(()))
 
 
 def test_the_site_and_the_viewer_have_the_same_mark() -> None:
