@@ -80,6 +80,7 @@ def flag(name: str) -> str:
 class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a server knows of a model, such as from the list of an upstream; None is unknown.
 
+    The server only lists them. An engine enforces its window itself, because only the engine can count the tokens of a prompt:
     `window` is the most tokens of a prompt and its output together. `efforts` are the reasoning efforts that a request may name,
     and `modalities` the kinds of input.
     """

@@ -207,7 +207,11 @@ class Engine(ABC):
         del turn
 
     async def count(self, turn: Turn) -> int:
-        """Return the number of tokens in the prompt of a turn: by default an estimate."""
+        """Return the number of tokens in the prompt of a turn: by default an estimate.
+
+        Raises:
+            PromptError: The prompt exceeds the context window; with `truncation: auto`, the turn loses its oldest items then.
+        """
         return estimate_prompt(turn)
 
     async def names(self) -> Sequence[str]:
