@@ -154,9 +154,6 @@ def generated() -> dict[Path, str]:
     files[Path("docs", "design", "architecture.svg")] = architecture.drawing()
     files[Path("docs", "design", "request.svg")] = architecture.journey()
     files[Path("docs", "guides", "script.schema.json")] = json.dumps(script_schema(), indent=2) + "\n"
-    mock, helper = Path("docs", "guides", "mock.md"), Path("examples", "mock.mjs")
-    code = ("```js", *(ROOT / helper).read_text(encoding="utf-8").splitlines(), "```")
-    files[mock] = _filled((ROOT / mock).read_text(encoding="utf-8"), str(helper), iter(code))
     malformed = Path("docs", "evidence", "conformance", "recovery.md")
     cases = ("| case | the model writes | the client receives |", "|---|---|---|", *malformed_cases())
     files[malformed] = _filled((ROOT / malformed).read_text(encoding="utf-8"), "cases", iter(cases))
