@@ -144,11 +144,11 @@ conformance`](../guides/check.md#a-whole-server) ran its cases against these, on
 the notes quote the first finding of each kind. `benchmarks/turns/server_cases.py` runs them again and writes this page.
 
 Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
-[Messages and Chat Completions](../guides/dialects.md) for these), the whole answer agrees with the stream, and what was asked for
-was seen. *Fails* counts affected cases, not faults: one fault in every stream fails all. **Not served** counts what the server
-refuses or ignores; no server has to serve everything. **Not seen** counts what the model did not do, or not in time: SmolLM2, the
-small model in vLLM, calls a tool only if it must, and has no reasoning. [Deviations](../guides/check.md#errors-and-deviations)
-fail no case. All gateways were tested in front of the same embedded engine. [conformance.md](conformance.md) compares vLLM's own
+[Messages and Chat Completions](../guides/dialects.md) for these), the whole answer agrees with the stream, and both show what the
+request asked for. **Fails** counts affected cases, not faults: one fault in every stream fails all. **Not served** counts requests
+that the server refuses or ignores; no server has to serve everything. **Not seen** counts cases in which the model did something
+else, or did not end in time: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no reasoning.
+[Deviations](../guides/check.md#errors-and-deviations) fail no case. All gateways were tested in front of the same embedded engine. [conformance.md](conformance.md) compares vLLM's own
 routes with Interlock's plugin, turn by turn.
 """
 
@@ -228,12 +228,14 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     dates = sorted({report["date"] for result in results.values() for report in result["reports"].values() if "date" in report})
     yield f"Run on {' and '.join(dict.fromkeys((dates[0], dates[-1])))}."
+    sections: dict[str, list[str]] = {}
     for key, server in SERVERS.items():
         findings = {api: [*_about(report)] for api, report in results.get(key, {}).get("reports", {}).items()}
         if any(findings.values()):
-            yield from ("", f"## {server.name}", *(["", server.remark] if server.remark else []))
-            for api, lines in findings.items():
-                yield from ("", f"### {api}", "", *(lines or ["All cases pass."]))
+            notes = (line for api, lines in findings.items() for line in ("", f"### {api}", "", *(lines or ["All cases pass."])))
+            sections.setdefault("\n".join([*(["", server.remark] if server.remark else []), *notes]), []).append(server.name)
+    for section, names in sections.items():
+        yield from ("", f"## {'; '.join(names)}", section)
 
 
 def _about(report: Mapping[str, Any]) -> Iterator[str]:
