@@ -143,13 +143,13 @@ Which servers of the Responses API, Messages and Chat Completions send what the 
 conformance`](../guides/check.md#a-whole-server) ran its cases against these, on a CPU. The page shows what a client would meet;
 the notes quote the first finding of each kind. `benchmarks/turns/server_cases.py` runs them again and writes this page.
 
-Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of
-[Messages and Chat Completions](../guides/dialects.md) for these), the whole answer agrees with the stream, and both show what the
-request asked for. **Fails** counts affected cases, not faults: one fault in every stream fails all. **Not served** counts requests
-that the server refuses or ignores; no server has to serve everything. **Not seen** counts cases in which the model did something
-else, or did not end in time: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no reasoning.
-[Deviations](../guides/check.md#errors-and-deviations) fail no case. All gateways were tested in front of the same embedded engine. [conformance.md](conformance.md) compares vLLM's own
-routes with Interlock's plugin, turn by turn.
+Read it with care. A case **passes** if every stream in it is legal by the [rules](rules.md) (those of [Messages and Chat
+Completions](../guides/dialects.md) for these), the whole answer agrees with the stream, and both show what the request asked
+for. **Fails** counts affected cases, not faults: one fault in every stream fails all. **Not served** counts requests that the
+server refuses or ignores; no server has to serve everything. **Not seen** counts cases in which the model did something else,
+or did not end in time: SmolLM2, the small model in vLLM, calls a tool only if it must, and has no reasoning.
+[Deviations](../guides/check.md#errors-and-deviations) fail no case. All gateways were tested in front of the same embedded
+engine. [conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
 """
 
 
