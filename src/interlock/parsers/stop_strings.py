@@ -71,10 +71,9 @@ class StopParser(ListReader):
     parser: Parser
     stop: Sequence[str] = field(converter=_listed)
     _strings: StopStrings = field(init=False)
+    """Cuts the text of the open item: at no string if it is not a message."""
     _alignment: Alignment = field(factory=Alignment, init=False)
     """Finds the log probabilities of the text that is not cut."""
-    _in_message: bool = field(default=True, init=False)
-    """Whether text belongs to a message, as it does if no item is open."""
 
     def __attrs_post_init__(self) -> None:
         self._strings = StopStrings(self.stop)
@@ -106,13 +105,13 @@ class StopParser(ListReader):
         out += self._flush()
         if self.found is not None and isinstance(end, EndTurn) and end.reason in ("length", "cut"):
             end = evolve(end, reason="stop")
-        self._strings, self._in_message = StopStrings(self.stop), True
+        self._strings = StopStrings(self.stop)
         return [*out, end]
 
     def _read(self, delta: Delta) -> list[Delta]:
         if self.found is not None:
             return []
-        if isinstance(delta, str | Text) and self._in_message:
+        if isinstance(delta, str | Text):
             text, entries = (delta, ()) if isinstance(delta, str) else (delta.text, delta.logprobs)
             for entry in entries:
                 self._alignment.add(entry)
@@ -120,7 +119,7 @@ class StopParser(ListReader):
             return self._write(before) if self.found is None else [*self._write(before), *self._flush()]
         out = self._flush()
         if isinstance(delta, Open | Close | Reject):
-            self._in_message = not isinstance(delta, Open) or delta.kind == "message"
+            self._strings = StopStrings(() if isinstance(delta, Open) and delta.kind != "message" else self.stop)
         return [*out, delta]
 
     def _write(self, text: str) -> list[Delta]:

@@ -166,6 +166,7 @@ class FamilyParser(ListReader):
                 self._scan(marker, final=True)
                 rest = rest[len(marker) :]
             if rest and self._markers.partial:
+                # In a family that omits the ends of calls, a key that has begun keeps its call open.
                 self._consume(Trigger.KEY if Trigger.KEY in roles else Trigger.PARTIAL, rest)
                 return
         self._scan(rest, final=True)

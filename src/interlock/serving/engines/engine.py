@@ -337,9 +337,9 @@ class Generation:
     def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Generate one turn, up to its budget, or a stop string in the answer; see `Engine.generate`."""
         outputs = self.engine.generate(turn)
-        if turn.budget is not None:
-            outputs = _until_budget(outputs, turn.budget)
-        return _until_stop(outputs, self.parser) if isinstance(self.parser, StopParser) else outputs
+        if turn.budget is None and not isinstance(self.parser, StopParser):
+            return outputs
+        return _until_end(outputs, turn.budget, self.parser)
 
     def shorten(self, shortcut: Shortcut[Any]) -> None:
         """Allow `generate` to connect the shortcut, which takes what it would yield before the last output."""
@@ -355,26 +355,24 @@ class Generation:
         """Abort the generation if it still runs, and free its resources."""
 
 
-async def _until_budget(outputs: AsyncGenerator[EngineOutput, None], budget: int) -> AsyncGenerator[EngineOutput, None]:
-    """Yield outputs until one goes on after `token_ids` have used the budget; `output_tokens` may be known from the start."""
+async def _until_end(
+    outputs: AsyncGenerator[EngineOutput, None], budget: int | None, parser: Parser
+) -> AsyncGenerator[EngineOutput, None]:
+    """Yield outputs until one goes on after `token_ids` have used the budget, or until the parser has found a stop string.
+
+    `output_tokens` may be known from the start. The parser has read each output before the next one is requested.
+    """
     used = 0
     async with aclosing(outputs):
         async for output in outputs:
-            if used >= budget and output.finish_reason is None and output.chunk != Chunk():
+            if budget is not None and used >= budget and output.finish_reason is None and output.chunk != Chunk():
                 yield EngineOutput(Chunk(), "length")
                 break
             yield output
-            used += sum(len(chunk.token_ids) for chunk in (output.chunk, *output.more))
-
-
-async def _until_stop(outputs: AsyncGenerator[EngineOutput, None], parser: StopParser) -> AsyncGenerator[EngineOutput, None]:
-    """Yield outputs until the parser, which has read each before the next one is requested, has found a stop string."""
-    async with aclosing(outputs):
-        async for output in outputs:
-            yield output
-            if parser.found is not None:
+            if isinstance(parser, StopParser) and parser.found is not None:
                 yield EngineOutput(Chunk(), "stop", stop_sequence=parser.found)
                 break
+            used += sum(len(chunk.token_ids) for chunk in (output.chunk, *output.more))
 
 
 @define(eq=False)
