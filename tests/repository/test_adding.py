@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from interlock.serving.engines.upstream.translator import UPSTREAM_APIS
+from interlock.serving.settings import choices
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,7 +145,7 @@ UPSTREAM = (ROOT / "docs" / "design" / "adding-an-upstream.md").read_text("utf-8
 
 @pytest.mark.long
 def test_the_changes_of_the_page_add_the_upstream(tmp_path):
-    changed_package(UPSTREAM, tmp_path, "serving/engines/upstream")
+    changed_package(UPSTREAM, tmp_path, "serving")
     tests = tmp_path / "test_text_upstream.py"
     (test,) = re.findall(r"^```python\n(.*?)^```$", UPSTREAM, flags=re.MULTILINE | re.DOTALL)
     tests.write_text(test, "utf-8")
@@ -154,4 +155,4 @@ def test_the_changes_of_the_page_add_the_upstream(tmp_path):
 def test_the_page_of_the_gateway_has_every_api():
     page = (ROOT / "docs" / "guides" / "gateway.md").read_text("utf-8")
     table = page.partition("| `--upstream-api` | the upstream |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == [*UPSTREAM_APIS]
+    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == [*UPSTREAM_APIS] == [*choices("upstream_api")]

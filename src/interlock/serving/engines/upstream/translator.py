@@ -28,8 +28,9 @@ from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, Eve
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, short_id
 from interlock.serving.requests.tool_offer import HostedTools, OfferedTool, find_hosted, list_hosted_functions, route_hosted
+from interlock.serving.settings import UpstreamApi
 
-UPSTREAM_APIS: Final[Mapping[str, str]] = MappingProxyType(
+UPSTREAM_APIS: Final[Mapping[UpstreamApi, str]] = MappingProxyType(
     {
         "chat": "chat_upstream.ChatTranslator",
         "responses": "responses_upstream.ResponsesTranslator",
