@@ -115,6 +115,7 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
             {"steps": [{"writes": "a", "refuses": "b"}], "family": "hermes"},
             "rule 1, step 1: writes and refuses exclude each other: writes is the whole output",
         ),
+        ({"steps": [{"says": "a"}, {"uses": {"input_tokens": 0}}]}, "rule 1, step 2: it does nothing"),
         (
             {"steps": [{"says": "a", "usage": {}}]},
             "rule 1, step 1: unknown field 'usage' (did you mean 'uses'?); the fields are waits, ",

@@ -184,7 +184,7 @@ class ScriptStep(_Fields, frozen=True):
     refuses: Annotated[str, SOME, Meta(description="The refusal.")] | None = None
     calls: list[Call] = []
     writes: Annotated[str, Meta(description="The raw output, in the format of the rule's family.")] | None = None
-    uses: Tokens | None = None
+    uses: Tokens = Tokens()
     ends: Annotated[Ending, Meta(description="Why the model's turn ends.")] = "stop"
     fails: Failure | None = None
     disconnects: (
@@ -202,7 +202,7 @@ class ScriptStep(_Fields, frozen=True):
         for name in ("disconnects", "stops"):
             if isinstance(value := getattr(self, name), bool):
                 msgspec.structs.force_setattr(self, name, 0 if value else None)
-        absent: Mapping[str, object] = {"calls": [], "waits": 0.0, "between": 0.0, "ends": "stop"}
+        absent: Mapping[str, object] = {"calls": [], "uses": Tokens(), "waits": 0.0, "between": 0.0, "ends": "stop"}
         given = {name for name in ("waits", *ANSWER, *FAULTS) if getattr(self, name) != absent.get(name)}
         given |= {f"{name} before the first event" for name in ("disconnects", "stops") if getattr(self, name) == 0}
         for ones, others, reason in EXCLUSIVE:
@@ -826,8 +826,8 @@ class ScriptedGeneration(Generation):
             raise ApiError(failure.status, failure.message, kind, retry_after=failure.retry_after)
 
     async def count(self, turn: Turn) -> int:
-        tokens = None if self._step is None else self._step.uses
-        return (tokens and tokens.input_tokens) or await super().count(turn)
+        scripted = 0 if self._step is None else self._step.uses.input_tokens
+        return scripted or await super().count(turn)
 
     async def generate(self, turn: Turn) -> AsyncGenerator[EngineOutput, None]:
         """Write the step of a turn.
@@ -885,9 +885,10 @@ async def write_step(step: ScriptStep, output_format: Format, prompt: int, budge
     chunks = chunks[:budget]
     tokens = 0 if chunks[0].token_ids else len(chunks)
     reasoning = min(tokens, len(_WORDS.findall(step.thinks or "")))
-    counts = {"input_tokens": prompt, "output_tokens": tokens, "reasoning_tokens": reasoning}
-    given = {} if step.uses is None else {name: count for name, count in msgspec.structs.asdict(step.uses).items() if count}
-    outputs = [EngineOutput(chunk, **{**counts, **given}) for chunk in chunks]
+    uses = step.uses
+    inputs = (uses.input_tokens or prompt, uses.cached_tokens, uses.cache_write_tokens)
+    counts = (*inputs, uses.output_tokens or tokens, uses.reasoning_tokens or reasoning)
+    outputs = [EngineOutput(chunk, None, *counts) for chunk in chunks]
     outputs[-1].finish_reason = ends
     return outputs
 
