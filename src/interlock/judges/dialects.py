@@ -72,7 +72,7 @@ class AnyJudge:
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
         self._shown: ApiName | None = api
-        """The API that an event has shown."""
+        """The API that an event has shown. A judge may be chosen without one: for a long beginning, or a whole answer."""
         self._beginning = StreamDecoder()
         """Decodes the beginning, which shows the API."""
         self._unread = b""
@@ -87,13 +87,7 @@ class AnyJudge:
     @property
     def api(self) -> ApiName | None:
         """The API of the stream; None until it is known."""
-        match self._judge:
-            case DialectJudge():
-                return self._judge.api
-            case None:
-                return None
-            case _:
-                return "responses"
+        return None if self._judge is None else self._judge.api
 
     @property
     def is_stream(self) -> bool:

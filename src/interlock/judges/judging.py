@@ -212,6 +212,8 @@ class Judge:
             without one.
     """
 
+    api: ClassVar[ApiName] = "responses"
+
     def __init__(
         self, *, dialect: DialectName = "openai", permissive: bool = False, first: int = 0, whole: Body | None = None
     ) -> None:
