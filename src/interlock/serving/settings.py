@@ -239,7 +239,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 15
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Option("The least severe messages to log to standard error; info logs each response and each request."),
+        Option(
+            "The least severe messages to log to standard error; info logs each response, and each request but successful probes."
+        ),
     ] = "warning"
     log_format: Annotated[LogFormat, Option("Log lines of text, or JSON objects.")] = "text"
     tool_server: Annotated[
