@@ -23,7 +23,6 @@ from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.script import ScriptedEngine
 from interlock.serving.http.server import listen, serve, url_of
 from interlock.serving.requests.create import read_request
-from interlock.serving.responses.active_runs import ActiveRuns
 
 
 def application(engine: ScriptedEngine) -> Starlette:
@@ -42,9 +41,7 @@ def application(engine: ScriptedEngine) -> Starlette:
 
         return answer
 
-    app = Starlette(routes=[Route("/v1/responses", create, methods=["POST"])])
-    app.state.active_runs, app.state.open_sockets = ActiveRuns(), ActiveRuns()
-    return app
+    return Starlette(routes=[Route("/v1/responses", create, methods=["POST"])])
 
 
 def main() -> None:
