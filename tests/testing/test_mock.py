@@ -338,7 +338,10 @@ def test_a_request_after_the_last_step_is_refused(server) -> None:
     answer, failure = used_until_failure(server, use)
     assert (answer.status_code, failure) == (
         400,
-        "Rule 1 of the script (text 'hi') has no step for its turn 2. The request: model m, turn 2, text '?'.",
+        (
+            "Rule 1 of the script (text 'hi') has no step for its turn 2, counted from the user's message, whichever rule "
+            "answered. The request: model m, turn 2, text '?'."
+        ),
     )
 
 

@@ -625,8 +625,9 @@ class ScriptProgress:
         if rule.per == "server":
             turn, self._served[index] = self._served[index], self._served[index] + 1
         if turn >= len(turns):
-            counted = "request" if rule.per == "server" else "turn"
-            raise EngineError(f"Rule {index + 1} of the script ({rule.conditions}) has no step for its {counted} {turn + 1}.")
+            counted = f"turn {turn + 1}, counted from the user's message, whichever rule answered"
+            place = f"request {turn + 1}" if rule.per == "server" else counted
+            raise EngineError(f"Rule {index + 1} of the script ({rule.conditions}) has no step for its {place}.")
         steps, attempt = turns[turn], 0
         if len(steps) > 1:
             key = index, turn, hashlib.sha256(dumps([{**item, "id": None} for item in items])).digest()
