@@ -6,7 +6,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -112,7 +111,7 @@ FAULTS: Final = (
         "A `<think>` that comes in one step with other tokens is part of the reasoning in the stream.",
         r'^R19: `output\[\d+\].* is `"<think>',
         (Place("vllm/reasoning/basic_parsers.py", "extract_reasoning_streaming", "elif self.start_token_id in delta_token_ids"),),
-        ("issues/55195",),
+        ("issues/55195", "pull/55210"),
         "reasoning, text and two calls (deepseek_v32)",
     ),
     Fault(
@@ -134,7 +133,7 @@ FAULTS: Final = (
         "Text after a call is only in the stream.",
         r'^R19: `output` is `\[.*"message"\]`, but',
         (Place("vllm/tool_parsers/deepseekv3_tool_parser.py", "extract_tool_calls", "content = model_output["),),
-        ("issues/56263",),
+        ("issues/56263", "pull/56265"),
         "text after a call (deepseek_v3)",
     ),
     Fault(
@@ -201,7 +200,7 @@ FAULTS: Final = (
             Place(_EVENTS, "emit_previous_item_done_events", "if not state.sent_output_item_added"),
             Place(_HARMONY, "harmony_to_response_output", 'message.author.role != "assistant"'),
         ),
-        ("issues/48274", "pull/48282"),
+        ("issues/48274", "pull/48282", "pull/58018"),
         "empty reasoning",
     ),
     Fault(
@@ -211,7 +210,7 @@ FAULTS: Final = (
             Place(_EVENTS, "emit_text_output_done_events", 'status="completed"'),
             Place(_HARMONY, "_parse_final_message", '"incomplete" if incomplete'),
         ),
-        ("issues/57998",),
+        ("issues/57998", "pull/58018"),
         "cut in an answer",
     ),
     Fault(
@@ -297,14 +296,3 @@ def count_faults(turns_symptoms: Iterable[Iterable[tuple[str, int]]]) -> dict[Fa
         turns.update(seen)
     faults = sorted({*errors, *raises}, key=lambda fault: (fault is OTHERS, -turns[fault], fault.says))
     return {fault: Counts(errors.get(fault, Counter()), turns[fault], raises[fault]) for fault in faults}
-
-
-def order_of_mends(turns_faults: Iterable[AbstractSet[Fault]]) -> Iterator[Fault]:
-    """Yield the faults of turns: next comes the one without which the most turns have none left, and `OTHERS` last."""
-    left = [*turns_faults]
-    while left := [faults for faults in left if faults]:
-        alone = Counter(fault for faults in left if len(faults) == 1 for fault in faults)
-        among = Counter(fault for faults in left for fault in faults)
-        next_one = max(among, key=lambda fault: (fault is not OTHERS, alone[fault], among[fault], fault.says))
-        yield next_one
-        left = [faults - {next_one} for faults in left]

@@ -2,12 +2,14 @@
 
     .venv-vllm/bin/python benchmarks/turns/vllm_turns.py harmony hermes
     PYTHON_WITH_A_NEWER_VLLM benchmarks/turns/vllm_turns.py next
+    .venv-vllm/bin/python benchmarks/turns/vllm_turns.py mends
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
 in one piece is another one. The results stay in vllm_turns.jsonl, of which `turns_pages.py` makes the pages, and the streams in
 benchmarks/out/streams; arguments name the groups to play again, and `next` plays all of them on the Responses API of the
-installed vLLM alone, for the comparison with a newer release. What vLLM sent for the turns in `SAMPLES` goes to the corpus.
+installed vLLM alone, for the comparison with a newer release; `mends` plays all, or the groups after it, with the mends of
+tests/real_vllm/mends.py, for the table of what each gives. What vLLM sent for the turns in `SAMPLES` goes to the corpus.
 """
 
 from __future__ import annotations
@@ -40,12 +42,23 @@ sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm
 
 import apis  # noqa: E402 - it is found by the line above
 from faults import FAULTS, symptoms  # noqa: E402 - likewise
+from mends import MENDS  # noqa: E402 - likewise
 from playing import TIMEOUT, events  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
 from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
-from turns_pages import RESULTS, SAMPLES, Played, Run, file_name, read_results, sample_files  # noqa: E402 - likewise
+from turns_pages import (  # noqa: E402 - likewise
+    MENDED_RESULTS,
+    RESULTS,
+    SAMPLES,
+    Played,
+    Run,
+    file_name,
+    read_mended,
+    read_results,
+    sample_files,
+)
 from turns_pages import main as write_pages  # noqa: E402 - likewise
 
 STREAMS: Final = ROOT / "benchmarks" / "out" / "streams"
@@ -69,14 +82,17 @@ AT_ONCE: Final = 4
 """How many turns a server plays at once."""
 
 
-def play(server: Server, turn: Turn, group: str, api: ApiName = "responses", folder: Path | None = None) -> Played:
-    """Play one turn through an API, and write its stream and its whole answer to a folder."""
-    request, path = apis.request(api, server.setup.model, turn), apis.PATHS[api]
+def play(
+    server: Server, turn: Turn, group: str, api: ApiName = "responses", folder: Path | None = None, mends: int = 0
+) -> Played:
+    """Play one turn through an API, and write its stream and its whole answer to a folder; `mends` says how many apply."""
+    request, path, mended = apis.request(api, server.setup.model, turn), apis.PATHS[api], {"mends": str(mends)}
+    headers = {"turn": f"{api} {turn.name}", **mended}
     try:
-        reply, judged = Player(server.url, api, server.setup.model, {"turn": f"{api} {turn.name}"}, TIMEOUT).ask(request)
+        reply, judged = Player(server.url, api, server.setup.model, headers, TIMEOUT).ask(request)
     except CaseEnd:
         return Played(group, turn.is_ordinary, refused=True)
-    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT)
+    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT, headers=mended)
     if folder is not None:
         (folder / file_name(turn.name)).write_bytes(reply.data)
         (folder / file_name(turn.name, "json")).write_bytes(answer.content)
@@ -141,6 +157,26 @@ def measure(
                     yield side, api, turn.name, evolve(result, **raised.get(f"{api} {turn.name}", {}))
 
 
+def play_mends(groups: Sequence[str], build: str) -> None:
+    """Play turns with none of `MENDS`, with the first, with the first two, and so on; keep the rules that each turn breaks."""
+    kept = {**read_mended().rules}
+    turns_rules = {**kept.get(build, {})}
+    for group, setup, turns in PLAN:
+        if not groups or group.strip("`") in groups:
+            server = Server(evolve(setup, plugin=False, flags=(*setup.flags, "--middleware", "mends.Mends")))
+            with server, ThreadPoolExecutor(AT_ONCE) as pool:
+                columns = [
+                    [" ".join(played.errors) for played in pool.map(partial(play, server, group=group, mends=number), turns)]
+                    for number in range(len(MENDS) + 1)
+                ]
+            turns_rules |= {turn.name: rules for turn, *rules in zip(turns, *columns, strict=True)}
+    mends = [str(mend.__doc__).partition("\n")[0] for mend in MENDS]
+    kept[build] = {turn.name: turns_rules[turn.name] for _, _, turns in PLAN for turn in turns if turn.name in turns_rules}
+    rows = ({"build": build, "turn": name, "rules": rules} for build, turns in kept.items() for name, rules in turns.items())
+    MENDED_RESULTS.write_text("".join(f"{json.dumps(row)}\n" for row in ({"mends": mends}, *rows)), encoding="utf-8")
+    write_pages()
+
+
 def exceptions(log: str) -> Mapping[str, Mapping[str, str]]:
     """Return what `middlewares.ExceptionLog` wrote to a log, by turn."""
     found = map(json.loads, re.findall(r'\{"turn": .*\}$', log, re.MULTILINE))
@@ -165,6 +201,9 @@ def main() -> None:
     build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
     run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
     groups, played_sides = sys.argv[1:], SIDES
+    if groups[:1] == ["mends"]:
+        play_mends(groups[1:], build)
+        return
     if groups == ["next"]:
         run, groups, played_sides = evolve(run, next_build=build), [], NEXT_SIDES
     else:

@@ -4,8 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults import FAULTS, OTHERS, count_faults, order_of_mends, symptoms
-from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, Played, page, read_results, turns_page
+from faults import FAULTS, OTHERS, count_faults, symptoms
+from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, UNSTEADY, Played, page, read_mended, read_results, turns_page
 
 ROOT = Path(__file__).parents[2]
 STREAMS = ROOT / "tests" / "corpus" / "vllm"
@@ -103,11 +103,6 @@ def test_the_fault_of_most_turns_comes_first_and_others_last():
     ]
 
 
-def test_the_mend_that_gives_most_comes_first_and_others_last():
-    turns = [{WHITE}, {FIELDS, CODE}, {FIELDS, CODE}, {FIELDS, QUERY}, {OTHERS}, {OTHERS}, set()]
-    assert [*order_of_mends(map(frozenset, turns))] == [WHITE, FIELDS, CODE, QUERY, OTHERS]
-
-
 def test_each_fault_that_was_found_has_a_stream_in_the_corpus():
     _, sides = read_results(RESULTS.read_text("utf-8"))
     found = count_faults(turn.causes for turn in sides["vllm"]["responses"].values())
@@ -116,7 +111,7 @@ def test_each_fault_that_was_found_has_a_stream_in_the_corpus():
 
 def test_the_pages_of_the_turns_are_generated_from_their_results():
     run, sides = read_results(RESULTS.read_text("utf-8"))
-    assert PAGE.read_text("utf-8") == "\n".join(page(run, sides)) + "\n"
+    assert PAGE.read_text("utf-8") == "\n".join(page(run, sides, read_mended())) + "\n"
     assert TURNS_PAGE.read_text("utf-8") == "\n".join(turns_page(sides)) + "\n"
 
 
@@ -135,15 +130,27 @@ def test_each_stream_without_an_end_has_the_exception_that_ended_it():
     assert [name for name, turn in unended.items() if not (turn.raised and turn.at)] == []
 
 
-def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
+def test_the_turns_with_mends_are_those_without():
     _, sides = read_results(RESULTS.read_text("utf-8"))
-    turns = sides["vllm"]["responses"].values()
+    mended = read_mended()
+    for turns in mended.rules.values():
+        assert [*turns] == [*sides["vllm"]["responses"]]
+        assert {len(rules) for rules in turns.values()} == {len(mended.mends) + 1}
+
+
+def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
+    run, sides = read_results(RESULTS.read_text("utf-8"))
+    vllm = sides["vllm"]["responses"]
+    turns = vllm.values()
     whole, ordinary = ([turn.errors for turn in turns if turn.ordinary or not kind] for kind in (False, True))
     text = " ".join((ROOT / "docs" / "library" / "engine.md").read_text("utf-8").split())
     assert f"{whole.count({})} of the {len(whole)} [have no error]" in text
     assert f"{ordinary.count({})} of the {len(ordinary)} that are ordinary output" in text
     completed = count_faults(turn.causes for turn in turns)[COMPLETED].turns
     assert f"0.33 has mended the largest one, which {completed} turns met" in text
-    mended = {COMPLETED, WHITE, FIELDS}
-    without = [sum(turn.faults <= mended for turn in turns if turn.ordinary or not kind) for kind in (False, True)]
-    assert f"{without[0]} of the {len(whole)} turns would have no error, and {without[1]} of the {len(ordinary)} ordinary" in text
+    steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
+    columns = steady, [name for name in steady if vllm[name].ordinary]
+    three, six = ([read_mended().sound(run.build, number, names) for names in columns] for number in (3, 6))
+    assert f"With the first three, {three[0]} of {len(steady)} turns have no error" in text
+    assert f"and {three[1]} of {len(columns[1])} ordinary ones" in text
+    assert f"with all six, {six[0]} and {six[1]} have none" in text

@@ -1,0 +1,62 @@
+"""mends.py: each mend cures its fault in vLLM's own serving class, and a request without mends gets vLLM's own stream."""
+
+import asyncio
+import warnings
+from types import SimpleNamespace
+
+import mends
+import pytest
+from speed.outputs import ANALYSIS, ANSWER, CALL, NEXT, encode, output
+
+from interlock.judges import judge
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM and what it imports warn about many things
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from speed.theirs import OpenAIServingResponses, drain_harmony
+
+CODE = "<|channel|>analysis to=python code<|message|>1<|call|><|start|>assistant"
+
+
+async def app(scope, _receive, _send):
+    drain_harmony(scope["steps"], scope["write"], OpenAIServingResponses)
+
+
+SERVER = mends.Mends(app)
+
+
+def rules(text, reason, number):
+    """Return the rules that vLLM's stream breaks for an output and with a number of mends."""
+    step, frames = output(encode(text)), []
+    step.outputs[0].finish_reason, step.finished = reason, True
+    request = {"type": "http", "headers": [(b"mends", str(number).encode())], "steps": [step], "write": frames.append}
+    asyncio.run(SERVER(request, None, None))
+    return {finding.rule for finding in judge(frames).findings if finding.severity == "error"}
+
+
+@pytest.mark.parametrize(
+    ("mend", "text", "reason", "broken", "left"),
+    [
+        (mends.last_event, f"{ANSWER}Hello", "length", {"R3", "R13"}, {"R13"}),
+        (mends.fields_of_events, f'{CALL}{{"city": "Rome"}}<|call|>', "stop", {"R13", "R14"}, set()),
+        (mends.empty_items, f"{ANALYSIS}{NEXT}{ANSWER}Hello.<|return|>", "stop", {"R6", "R13"}, set()),
+        (mends.code_calls, f"{CODE}{ANSWER}Hello.<|return|>", "stop", {"R13"}, set()),
+        (mends.status_of_items, f"{ANSWER}Hello", "length", {"R3", "R13"}, set()),
+    ],
+)
+def test_a_mend_cures_its_fault(mend, text, reason, broken, left):
+    number = mends.MENDS.index(mend) + 1
+    assert (rules(text, reason, 0), rules(text, reason, number)) == (broken, left)
+
+
+def delta(reasoning=None, content=None, calls=()):
+    return SimpleNamespace(reasoning=reasoning, content=content, tool_calls=calls)
+
+
+def test_a_text_loses_the_white_space_around_it():
+    parsed = [delta("\n"), delta(content="\n\n"), delta(content=" I \n"), None, delta(content="look.\n"), delta(calls=["call"])]
+    bare = mends._bare_deltas(iter(parsed).__next__)
+    left = [delta("\n"), None, delta(content="I"), None, delta(content=" \nlook."), delta(calls=["call"])]
+    assert [bare() for _ in range(6)] == left
+    assert mends._bare_text(lambda: ("Hm.", "\n\n", []))() == ("Hm.", None, [])
