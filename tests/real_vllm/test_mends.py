@@ -6,16 +6,21 @@ from types import SimpleNamespace
 
 import mends
 import pytest
+from servers import HAS_EXAMPLE, RELEASE
 from speed.outputs import ANALYSIS, ANSWER, CALL, NEXT, encode, output
 
 from interlock.judges import judge
 
+if not HAS_EXAMPLE:
+    pytest.skip("the mends are for vLLM 0.32 and 0.33", allow_module_level=True)
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM and what it imports warn about many things
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from speed.theirs import OpenAIServingResponses, drain_harmony
 
+CUT = {"R3", "R13"} if RELEASE < (0, 33) else {"R13"}
+"""The rules that a text breaks which the limit of tokens cuts; 0.33 has mended the last event."""
 CODE = "<|channel|>analysis to=python code<|message|>1<|call|><|start|>assistant"
 
 
@@ -38,11 +43,11 @@ def rules(text, reason, number):
 @pytest.mark.parametrize(
     ("mend", "text", "reason", "broken", "left"),
     [
-        (mends.last_event, f"{ANSWER}Hello", "length", {"R3", "R13"}, {"R13"}),
+        (mends.last_event, f"{ANSWER}Hello", "length", CUT, {"R13"}),
         (mends.fields_of_events, f'{CALL}{{"city": "Rome"}}<|call|>', "stop", {"R13", "R14"}, set()),
         (mends.empty_items, f"{ANALYSIS}{NEXT}{ANSWER}Hello.<|return|>", "stop", {"R6", "R13"}, set()),
         (mends.code_calls, f"{CODE}{ANSWER}Hello.<|return|>", "stop", {"R13"}, set()),
-        (mends.status_of_items, f"{ANSWER}Hello", "length", {"R3", "R13"}, set()),
+        (mends.status_of_items, f"{ANSWER}Hello", "length", CUT, set()),
     ],
 )
 def test_a_mend_cures_its_fault(mend, text, reason, broken, left):
