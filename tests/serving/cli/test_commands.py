@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from interlock.serving.engines.recordings import read, replay_frames, replay_res
 from interlock.serving.http import server
 from interlock.serving.settings import Settings, SettingsError
 from interlock.serving.store import open_store
+from interlock.serving.store.rows import VERSION
 from interlock.serving.store.values import StoredConversation, StoredResponse
 
 RECORDINGS = Path(__file__).parents[2] / "corpus" / "recordings"
@@ -594,6 +596,24 @@ def test_a_store_is_swept(url, monkeypatch) -> None:
     assert call("sweep", "--store", f"{url}?ttl=0") == (0, "deleted 1 responses, 0 conversations and 0 event logs\n")
     monkeypatch.setenv("INTERLOCK_STORE", f"{url}?conversations=0")
     assert call("sweep") == (0, "deleted 0 responses, 1 conversations and 0 event logs\n")
+
+
+def test_a_server_starts_if_its_store_is_down_but_not_with_that_of_another_release(url, tmp_path, monkeypatch) -> None:
+    def serve(_, listening, **__):
+        listening.close()
+
+    monkeypatch.setattr(server, "serve", serve)
+    arguments = ["serve", "--port", "0", "--store"]
+    missing = CliRunner().invoke(app, [*arguments, f"sqlite:{tmp_path / 'none' / 'store.db'}"])
+    fill(url, lambda store: store.sweep())
+    same = CliRunner().invoke(app, [*arguments, url])
+    with closing(sqlite3.connect(url.partition(":")[2])) as database, database:
+        database.execute("UPDATE layout SET version = version + 1")
+    other = CliRunner().invoke(app, [*arguments, url])
+    assert [result.exit_code for result in (missing, same, other)] == [0, 0, 2]
+    assert (
+        other.output == f"interlock: The store has layout {VERSION + 1}, but this release of Interlock needs layout {VERSION}.\n"
+    )
 
 
 def test_an_unusable_store_ends_the_command_with_status_2(tmp_path) -> None:

@@ -89,6 +89,7 @@ def serve(**_options: object) -> None:
         upstreams, servers = gateway_upstreams(settings), build_tools(settings)
         running, tools = _engine(settings, upstreams, servers)
         application = compose(settings, running, tools)
+        asyncio.run(_check_store(settings.store))
     keys: Keys = application.state.keys
     if settings.view:
         add_viewer(application)
@@ -114,6 +115,24 @@ def serve(**_options: object) -> None:
         server.serve(application, listening, on_ready=on_ready)
     else:
         server.Supervisor(settings, partial(_create, settings), listening, on_ready, keys).run()
+
+
+async def _check_store(url: str | None) -> None:
+    """Raise `ForeignStore` for the database of another program or release; a store that is only down may come back."""
+    if not url:
+        return
+    from interlock.serving.store import open_store
+    from interlock.serving.store.values import ForeignStore, StoreDown
+
+    opened = open_store(url, create=False)
+    try:
+        await opened.lost(1)
+    except ForeignStore:
+        raise
+    except StoreDown:
+        pass
+    finally:
+        await opened.close()
 
 
 def _create(settings: Settings) -> Application:

@@ -31,6 +31,7 @@ from interlock.serving.store.values import (
     Conflict,
     ConversationEdit,
     Edit,
+    ForeignStore,
     Lease,
     LeaseLost,
     Log,
@@ -163,7 +164,7 @@ class DatabaseConnection(ABC):
         """Return the version of the layout, or None for an empty database.
 
         Raises:
-            StoreDown: The database belongs to another program.
+            ForeignStore: The database belongs to another program.
         """
 
     def begin_layout(self) -> None:
@@ -171,14 +172,14 @@ class DatabaseConnection(ABC):
         self.begin(write=True)
 
     def prepare(self, *, create: bool) -> None:
-        """Create the tables if the database is empty and `create` is true; raise `StoreDown` if it lacks the current layout."""
+        """Create the tables if the database is empty and `create` is true; raise a `StoreDown` if it lacks the current layout."""
         version = self.layout()
         if version is None and create:
             version = self._create()
         if version is None:
             raise StoreDown("The database has no store.")
         if version != VERSION:
-            raise StoreDown(f"The store has layout {version}, but this release of Interlock needs layout {VERSION}.")
+            raise ForeignStore(f"The store has layout {version}, but this release of Interlock needs layout {VERSION}.")
 
     def _create(self) -> int:
         """Create the tables, unless another process has been faster, and return the version of the layout."""

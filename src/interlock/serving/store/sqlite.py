@@ -32,7 +32,7 @@ from interlock.serving.store.rows import (
     Values,
 )
 from interlock.serving.store.tables import StoredTrigger
-from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable, body_of
+from interlock.serving.store.values import Edit, ForeignStore, ResponseKey, StoreDown, StoreFull, StoreUnusable, body_of
 
 R = TypeVar("R")
 
@@ -131,7 +131,7 @@ class SqliteConnection(DatabaseConnection):
         if not self.value("SELECT count(*) FROM sqlite_schema"):
             return None
         if self.value("PRAGMA application_id") != APPLICATION:
-            raise StoreDown(f"{self.path} is a database of another program.")
+            raise ForeignStore(f"{self.path} is a database of another program.")
         return int(self.value("SELECT version FROM layout"))
 
     def begin_layout(self) -> None:

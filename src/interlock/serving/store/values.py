@@ -43,6 +43,10 @@ class StoreDown(StoreError):
     """The store cannot be used now; for example, it is unreachable or full. It may or may not have committed the last write."""
 
 
+class ForeignStore(StoreDown):
+    """Another program made the database, or a release with another layout; waiting does not help."""
+
+
 class StoreUnusable(StoreError):
     """The store cannot be used at all: its URL is wrong, or a package that it needs is missing or too old."""
 
