@@ -88,13 +88,14 @@ def text_part(index: int, *pieces: str, logprobs: list[list[Body]] | None = None
     at, text = {"content_index": index}, "".join(pieces)
     of = logprobs or [[] for _ in pieces]
     whole = [entry for entries in of for entry in entries]
+    in_part = [{"bytes": [*entry["token"].encode()], "top_logprobs": [], **entry} for entry in whole]
     return [
         ("content_part.added", {**at, "part": {"type": "output_text", "text": "", "annotations": [], "logprobs": []}}),
         *(("output_text.delta", {**at, "delta": p, "logprobs": lp}) for p, lp in zip(pieces, of, strict=True)),
         ("output_text.done", {**at, "text": text, "logprobs": whole}),
         (
             "content_part.done",
-            {**at, "part": {"type": "output_text", "text": text, "annotations": [], "logprobs": whole}},
+            {**at, "part": {"type": "output_text", "text": text, "annotations": [], "logprobs": in_part}},
         ),
     ]
 
