@@ -10,9 +10,8 @@ from time import perf_counter
 from typing import Final
 from urllib.parse import urlsplit
 
-from attrs import define, field
-
 from alone.script import MODEL
+from attrs import define, field
 
 __all__ = ["Crowd", "Tally", "burst", "first_event", "unread"]
 

@@ -12,12 +12,12 @@ from contextlib import aclosing
 from pathlib import Path
 
 import orjson
+from alone.script import FRAME, MODEL
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from alone.script import FRAME, MODEL
 from interlock.serving.cli.options import read_rules
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.script import ScriptedEngine

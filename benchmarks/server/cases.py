@@ -10,9 +10,8 @@ from typing import Final
 import playing  # of tests/real_vllm, which PYTHONPATH has to name
 import servers
 from attrs import evolve, frozen
-from speed.outputs import ANALYSIS, ANSWER, NEXT, PROSE
-
 from server.load import MARK
+from speed.outputs import ANALYSIS, ANSWER, NEXT, PROSE
 
 __all__ = ["CASES", "OTHERS", "WRITER", "Case"]
 

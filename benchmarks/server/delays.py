@@ -9,11 +9,10 @@ from statistics import quantiles
 from time import perf_counter
 from typing import Final
 
-from speed.report import Result
-from speed.timing import Row
-
 from server.cases import OTHERS, WRITER
 from server.load import Reading, begin, end
+from speed.report import Result
+from speed.timing import Row
 
 DELAYS: Final = "delays"
 _MILLISECONDS: Final = 1_000

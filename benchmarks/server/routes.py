@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from attrs import define, field
 from fastapi import Depends, FastAPI
+from server.leaps import LEAPT, hook
+from server.load import MARK
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -20,9 +22,6 @@ from vllm.entrypoints.openai.responses.api_router import router, validate_json_r
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.entrypoints.serve.utils.api_utils import load_aware_call
-
-from server.leaps import LEAPT, hook
-from server.load import MARK
 
 VLLM: Final = "/vllm"
 FLOOR: Final = "/floor"
