@@ -487,8 +487,8 @@ def test_a_request_without_a_rule_is_refused_with_its_instructions(server) -> No
     )
 
 
-def read_into(received, mock):
-    with httpx.stream("POST", f"{mock.base_url}/responses", json={"model": "m", "input": "Hi", "stream": True}) as answer:
+def read_into(received, base_url, text="Hi"):
+    with httpx.stream("POST", f"{base_url}/responses", json={"model": "m", "input": text, "stream": True}) as answer:
         for chunk in answer.iter_bytes():
             received.extend(chunk)
 
@@ -499,7 +499,7 @@ def test_a_step_disconnects_before_or_within_its_stream(mock) -> None:
         ask(mock)
     received = bytearray()
     with pytest.raises(httpx.RemoteProtocolError):
-        read_into(received, mock)
+        read_into(received, mock.base_url)
     assert names(bytes(received)) == [
         "response.created",
         "response.in_progress",
@@ -1146,14 +1146,15 @@ def test_the_route_for_requests_hides_keys_and_judges_streams() -> None:
             httpx.post(f"{url}/v1/responses", json={"model": "m", "input": text, "stream": True}, headers=headers).text
             for text in ("good", "cut")
         )
+        gone = bytearray()
         with pytest.raises(httpx.RemoteProtocolError):
-            httpx.post(f"{url}/v1/responses", json={"model": "m", "input": "gone", "stream": True})
+            read_into(gone, f"{url}/v1", "gone")
         chat = httpx.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "good"}]})
         shown = httpx.get(f"{url}/interlock/requests").json()["requests"]
     assert chat.status_code == 200
     paths = ["/v1/responses"] * 3 + ["/v1/chat/completions"]
     assert [(each["path"], each["stream"], each["errors"]) for each in shown] == [
-        (path, stream, []) for path, stream in zip(paths, [good, cut, None, None], strict=True)
+        (path, stream, []) for path, stream in zip(paths, [good, cut, gone.decode(), None], strict=True)
     ]
     sent = shown[0]["headers"]
     assert [sent[name] for name in headers] == ["***", "***", "1"]

@@ -512,8 +512,6 @@ class ScriptedRequest:
     headers: Headers = field(factory=Headers, repr=False)
     body: bytes = b""
     """The body, or the JSON of a frame of a WebSocket."""
-    stream: bytes | None = field(default=None, repr=False)
-    """The stream that answered it once it is complete, over a WebSocket as server-sent events; else None."""
     model: str = ""
     text: str = ""
     instructions: str = ""
@@ -533,8 +531,15 @@ class ScriptedRequest:
     """Whether its scenario has broken the stream."""
     read: Mapping[str, object] | None = field(default=None, repr=False)
     """What the engine read of it, in the form of Responses."""
-    _written: bytearray = field(factory=bytearray, init=False, repr=False)
+    _written: bytearray | None = field(default=None, init=False, repr=False)
     """The stream so far."""
+    _is_complete: bool = field(default=False, init=False)
+    """Whether the stream has ended, and did not break."""
+
+    @property
+    def stream(self) -> bytes | None:
+        """What was sent of the stream that answers it, over a WebSocket as server-sent events; None if a whole answer does."""
+        return None if self._written is None else bytes(self._written)
 
     @property
     def json(self) -> Mapping[str, object]:
@@ -543,16 +548,17 @@ class ScriptedRequest:
 
     def add(self, data: bytes, *, is_last: bool) -> None:
         """Add to the stream that answers it."""
+        self._written = self._written or bytearray()
         self._written += data
-        if is_last:
-            self.stream = bytes(self._written)
+        self._is_complete = is_last
 
     def findings(self) -> Sequence[Finding]:
         """Return the errors of its stream; none if it has no complete one, or if the scenario has spoiled it."""
-        if self.stream is None or self.is_spoiled:
+        stream = self.stream
+        if stream is None or not self._is_complete or self.is_spoiled:
             return []
         judge = AnyJudge()
-        judge.feed(self.stream)
+        judge.feed(stream)
         return [finding for finding in judge.end().findings if finding.severity == "error"]
 
     def listed(self) -> dict[str, object]:
