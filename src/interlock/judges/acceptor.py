@@ -58,7 +58,8 @@ class _Numbering:
             self.skip()
             self._missing = True
             deviation = "unnumbered" if not number and self._last is None else ""
-            return [Finding("R2", f"sequence_number is {quote(number)} instead of a number", deviation)]
+            problem = "missing" if number is None else f"{quote(number)} instead of a number"
+            return [Finding("R2", f"sequence_number is {problem}", deviation)]
         begins, self._last = self._last is None, number
         self._missing = False
         self.expected = number + 1

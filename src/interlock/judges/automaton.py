@@ -23,6 +23,8 @@ from interlock.fsm.lifecycle import AnyItem, Lifecycle, ResponseState
 from interlock.fsm.table import Edge, reachable
 
 _DELTAS: Final = frozenset(name for name, event in EVENTS.items() if "delta" in event.__struct_fields__)
+_NAMED: Final = 2
+"""The most possible states that messages name."""
 
 
 @frozen
@@ -79,7 +81,7 @@ class AutomatonNode:
     """A set of positions in a machine.
 
     Args:
-        state: The possible states, for messages; `leaving` and the source state if every position has events due.
+        state: The possible states, for messages, if few; `leaving` and the source state if every position has events due.
         legal: The names of the events that may follow, in the order of the table.
         states: The possible states; empty if every position has events due.
         ends: The final states among them.
@@ -169,8 +171,9 @@ class Automaton:
         moves = self._moves(self.in_order(positions))
         at = [position.state for position in self.in_order(positions) if not position.due]
         leaving = [f"leaving {position.state}" for position in self.in_order(positions) if position.due]
+        names = dict.fromkeys(at or leaving)
         return AutomatonNode(
-            state=" or ".join(dict.fromkeys(at or leaving)),
+            state=" or ".join(names) if len(names) <= _NAMED else "unknown",
             legal=tuple(moves),
             states=frozenset(at),
             ends=frozenset(name for name in at if not self.edges[name]),
