@@ -94,6 +94,12 @@ def test_a_process_manager_waits_20_seconds_longer_than_the_drain() -> None:
     assert f"terminationGracePeriodSeconds: {{{{ add .Values.drain {waited + 20} }}}}" in TEXTS["chart/templates/deployment.yaml"]
 
 
+def test_a_client_cannot_choose_the_address_that_the_log_has() -> None:
+    # Caddy and ingress-nginx replace the header too, unless they are told to trust it.
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in TEXTS["nginx.conf"]
+    assert {name for name, text in TEXTS.items() if re.search("trusted_proxies|use-forwarded-headers", text)} == set()
+
+
 def test_only_the_balancer_and_grafana_publish_ports() -> None:
     services = COMPOSE["services"]
     assert {name for name, service in services.items() if "ports" in service} == {"balancer", "grafana"}

@@ -39,14 +39,14 @@ MCP_SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0
 CODES: Final = frozenset({
     "array_above_max_length", "cancelled", "compaction_failed", "context_length_exceeded", "conversation_locked",
     "duplicate_tool_name", "empty_array", "empty_string", "events_expired", "headers_too_large", "invalid_api_key",
-    "invalid_body", "invalid_encrypted_content", "invalid_header", "invalid_json", "invalid_json_schema", "invalid_prompt",
-    "invalid_script", "invalid_stream_id", "invalid_type", "invalid_value", "missing_required_parameter", "model_not_found",
-    "mutually_exclusive_parameters", "no_rule_matches", "object_above_max_properties", "origin_not_allowed",
-    "previous_response_not_found", "rate_limit_exceeded", "request_too_large", "server_error", "store_unavailable",
-    "string_above_max_length", "unbreakable", "unknown_parameter", "unsupported_content_encoding", "unsupported_content_type",
-    "unsupported_parameter", "unsupported_value", "upstream_disconnected", "upstream_error", "upstream_redirect",
-    "upstream_timeout", "upstream_unauthorized", "upstream_unreachable", "websocket_connection_limit_reached",
-    "websocket_stream_limit_reached",
+    "invalid_body", "invalid_encrypted_content", "invalid_header", "invalid_host", "invalid_json", "invalid_json_schema",
+    "invalid_prompt", "invalid_script", "invalid_stream_id", "invalid_type", "invalid_value", "missing_required_parameter",
+    "model_not_found", "mutually_exclusive_parameters", "no_rule_matches", "object_above_max_properties",
+    "origin_not_allowed", "previous_response_not_found", "rate_limit_exceeded", "request_too_large", "server_error",
+    "store_unavailable", "string_above_max_length", "unbreakable", "unknown_parameter", "unsupported_content_encoding",
+    "unsupported_content_type", "unsupported_parameter", "unsupported_value", "upstream_disconnected", "upstream_error",
+    "upstream_redirect", "upstream_timeout", "upstream_unauthorized", "upstream_unreachable",
+    "websocket_connection_limit_reached", "websocket_stream_limit_reached",
 })  # fmt: skip
 """The error codes that labels may have; those of other servers may be anything."""
 

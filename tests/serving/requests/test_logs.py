@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+from collections import Counter
 from contextvars import copy_context
 from socket import gethostname
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from live.command import serve_command
 from live.engines import ANSWER, Gate, StagedEngine, step
 from openai import OpenAI
+from prometheus_client import REGISTRY
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -105,25 +107,70 @@ def test_a_probe_that_succeeds_is_logged_only_at_debug(level, of_success) -> Non
     ]
 
 
-def test_the_line_of_a_refused_request_has_the_reason() -> None:
-    with serve_command("--log-level", "info", "--api-key", "k") as command, httpx.Client(base_url=command.url) as client:
-        key = {"authorization": "Bearer k"}
-        client.post("/v1/responses", json=QUESTION)
-        client.post("/v1/responses", json={**QUESTION, "model": "gone"}, headers=key)
-        client.post("/v1/responses", json=QUESTION, headers=key)
-        client.get("/v1/nothing", headers=key)
-        client.get("/v1/models/gone", headers={**key, "anthropic-version": "2023-06-01"})
+def refused_so_far():
+    """How many requests each reason has refused."""
+    (metric,) = [each for each in REGISTRY.collect() if each.name == "interlock_refused_requests"]
+    return Counter({each.labels["reason"]: int(each.value) for each in metric.samples if each.name.endswith("_total")})
+
+
+def test_the_line_of_a_refused_request_has_the_tenant_reason_and_parameter() -> None:
+    before = refused_so_far()
+    with serve_command(
+        *("--log-level", "info", "--log-format", "json", "--api-key", "k", "--api-key", "l", "--view"),
+        *("--cors-origin", "https://page.test", "--allowed-host", "127.0.0.1"),
+    ) as command:
+        with httpx.Client(base_url=command.url) as client:
+            key = {"authorization": "Bearer k"}
+            client.post("/v1/responses", json=QUESTION)
+            client.post("/v1/responses", json={**QUESTION, "model": "gone"}, headers=key)
+            client.post("/v1/responses", json={**QUESTION, "temperature": SENTENCE}, headers=key)
+            client.post("/v1/responses", json={**QUESTION, "input": [{"type": SENTENCE}]}, headers=key)
+            client.post("/v1/responses", json={**QUESTION, SENTENCE: 1, "metadata": {SENTENCE: 1}}, headers=key)
+            client.post("/v1/responses", json=QUESTION, headers=key)
+            client.get("/v1/responses", headers=key)
+            client.get("/v1/nothing", headers=key)
+            client.get("/v1/models/gone", headers={**key, "anthropic-version": "2023-06-01"})
+            client.get("/v1/models", headers={**key, "host": "evil.example"})
+            client.get("/interlock/")
+            client.options("/v1/responses", headers={"origin": "https://evil.test", "access-control-request-method": "POST"})
+        address = f"{command.url.replace('http', 'ws')}/v1/responses"
         with pytest.raises(InvalidStatus):
-            connect(f"{command.url.replace('http', 'ws')}/v1/responses")
-    line = re.compile(r"request_id=\S+(?: response_id=\S+ model=\S+)?(?: reason=(\w+))?: 127\.0\.0\.1:\d+ - \"(.*?)\" (\d+)")
-    assert [found.groups() for found in map(line.search, command.lines) if found] == [
-        ("invalid_api_key", "POST /v1/responses HTTP/1.1", "401"),
-        ("model_not_found", "POST /v1/responses HTTP/1.1", "404"),
-        (None, "POST /v1/responses HTTP/1.1", "200"),
-        ("http_404", "GET /v1/nothing HTTP/1.1", "404"),
-        ("model_not_found", "GET /v1/models/gone HTTP/1.1", "404"),
-        ("invalid_api_key", "WebSocket /v1/responses", "401"),
+            connect(address)
+        with connect(address, additional_headers=key) as socket:
+            socket.send(json.dumps({"type": "response.create", **QUESTION, "temperature": SENTENCE}))
+            socket.recv()
+    names = ("tenant", "reason", "param")
+    refusals = [line for line in objects(command.lines) if line["message"].startswith("refused a request")]
+    lines = [line for line in objects(command.lines) if '" ' in line["message"]] + refusals
+    found = [(line["message"].partition(" - ")[2] or line["message"], *map(line.get, names)) for line in lines]
+    (tenant,) = {tenant for _, tenant, *_ in found if tenant}
+    assert found == [
+        ('"POST /v1/responses HTTP/1.1" 401', None, "invalid_api_key", None),
+        ('"POST /v1/responses HTTP/1.1" 404', tenant, "model_not_found", "model"),
+        ('"POST /v1/responses HTTP/1.1" 400', tenant, "invalid_type", "temperature"),
+        ('"POST /v1/responses HTTP/1.1" 400', tenant, "invalid_value", "input[0].type"),
+        ('"POST /v1/responses HTTP/1.1" 400', tenant, "invalid_type", None),
+        ('"POST /v1/responses HTTP/1.1" 200', tenant, None, None),
+        ('"GET /v1/responses HTTP/1.1" 405', tenant, "http_405", None),
+        ('"GET /v1/nothing HTTP/1.1" 404', tenant, "http_404", None),
+        ('"GET /v1/models/gone HTTP/1.1" 404', tenant, "model_not_found", "model"),
+        ('"GET /v1/models HTTP/1.1" 400', None, "invalid_host", None),
+        ('"GET /interlock/ HTTP/1.1" 401', None, "http_401", None),
+        ('"OPTIONS /v1/responses HTTP/1.1" 400', None, "http_400", None),
+        ('"WebSocket /v1/responses" 401', None, "invalid_api_key", None),
+        ('"WebSocket /v1/responses" [accepted]', tenant, None, None),
+        ("refused a request with status 400: invalid_type, temperature", tenant, "invalid_type", "temperature"),
     ]
+    assert SENTENCE not in "\n".join(command.lines)
+    assert refused_so_far() - before == Counter(reason for _, _, reason, _ in found if reason)
+
+
+def test_the_message_of_a_refusal_is_logged_at_debug_because_it_may_quote_the_client() -> None:
+    with serve_command("--log-level", "debug") as command:
+        answer = httpx.post(f"{command.url}/v1/responses", json={**QUESTION, "input": [{"type": SENTENCE}]})
+    message = answer.json()["error"]["message"]
+    lines = [line.partition(": ")[2] for line in command.lines if " DEBUG interlock.serving.http.answers " in line]
+    assert lines == [f"refused: {message}" if "'input[0].type'" in message else f"refused: input[0].type: {message}"]
 
 
 def test_the_log_format_comes_from_the_environment_or_a_file(tmp_path) -> None:

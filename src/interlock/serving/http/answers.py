@@ -37,7 +37,7 @@ from interlock.serving.engines.shortcut import ClientSocket
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import JSON, codings
 from interlock.serving.requests.create import ResponseRequest
-from interlock.serving.requests.logs import current_request_id, log_with
+from interlock.serving.requests.logs import FIELDS, current_request_id, log_with
 from interlock.serving.requests.runtime import alongside
 from interlock.serving.responses.active_runs import NotBegunError
 from interlock.serving.responses.archive import Frames, store_error
@@ -62,6 +62,9 @@ STREAM_HEADERS: Final = (
 BODY: Final = "interlock.body"
 """The extension of an ASGI scope. Its `socket` takes an encoder and returns the `ClientSocket`."""
 
+NOTED: Final = "interlock.noted_refusal"
+"""The key of an ASGI scope whose request was refused with an error that is counted."""
+
 COMMENT: Final = b": keep-alive\n\n"
 """The server-sent comment that breaks a silence where no event may: every client ignores it."""
 
@@ -73,6 +76,9 @@ ERROR_HEADERS: Final[Mapping[int, dict[str, str]]] = {
     HTTPStatus.SERVICE_UNAVAILABLE: {"retry-after": "1"},
 }
 
+
+PARAM: Final = re.compile(r"[a-z_]{1,64}(?:\.[a-z_]{1,64}|\[\d{1,9}\]){0,16}")
+"""Matches the paths of the APIs' parameters, and few that a client has made up: those may be anything, also a secret."""
 
 PERIOD: Final = 60.0
 """The seconds between two log lines about routes that are not served."""
@@ -115,16 +121,25 @@ class JsonResponse(Response):
         return dumps(content)
 
 
+class ErrorResponse(JsonResponse):
+    """An HTTP response for an error that is counted already."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response, and say in the scope that its error is counted."""
+        scope[NOTED] = True
+        await super().__call__(scope, receive, send)
+
+
 def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in_messages: bool = False) -> Response:
     """Return the HTTP response for an API error, for a client of Messages `in_messages`; count it, and log why."""
-    log_with(reason=count_refusal(error))
+    log_with(**note_refusal(error))
     if not in_messages:
-        return JsonResponse(error.body(), error.status, headers)
+        return ErrorResponse(error.body(), error.status, headers)
     body = error_message(error.status, placed(error.param, error.message))
     body.request_id = current_request_id()
     if error.details is not None:
         body.error.details = dict(error.details)
-    return JsonResponse(body, error.status, headers)
+    return ErrorResponse(body, error.status, headers)
 
 
 def placed(param: str | None, message: str) -> str:
@@ -132,11 +147,21 @@ def placed(param: str | None, message: str) -> str:
     return message if not param or f"'{param}'" in message else f"{param}: {message}"
 
 
-def count_refusal(error: ApiError) -> str:
-    """Count an error that a client receives in place of a response, and return the reason under which it is counted."""
+def note_refusal(error: ApiError) -> dict[str, str]:
+    """Count an error that a client receives in place of a response, and return what the log says of it.
+
+    The message may quote the client or an upstream, so it is logged at `debug` alone.
+    """
     reason = metrics.known_code(error.code, f"http_{error.status}")
     metrics.count("interlock_refused_requests_total", reason)
-    return reason
+    logger.debug("refused: %s", placed(error.param, error.message))
+    return {"reason": reason, "param": error.param} if error.param and PARAM.fullmatch(error.param) else {"reason": reason}
+
+
+def log_refusal(error: ApiError) -> None:
+    """Count and log an error in place of a response where no access line follows."""
+    said = note_refusal(error)
+    logger.info("refused a request with status %d: %s", error.status, ", ".join(said.values()), extra={FIELDS: said})
 
 
 def path_of(scope: Scope) -> str:

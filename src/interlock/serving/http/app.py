@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
@@ -39,6 +40,7 @@ from interlock.parsers import parser_for
 from interlock.serving import metrics, traces
 from interlock.serving.http.answers import (
     MAX_QUOTED,
+    NOTED,
     BackgroundStream,
     JsonResponse,
     StreamedAnswer,
@@ -47,6 +49,8 @@ from interlock.serving.http.answers import (
     cancel_on_disconnect,
     cancelled_on_disconnect,
     error_response,
+    log_refusal,
+    note_refusal,
     path_of,
     speaks_messages,
     stream_writer,
@@ -58,7 +62,7 @@ from interlock.serving.requests.api_keys import TENANT, Keys, authorization_of, 
 from interlock.serving.requests.body import read_json, read_object
 from interlock.serving.requests.create import read_conversation, read_conversation_items, read_metadata
 from interlock.serving.requests.input_items import SUMMARY_PARAMETERS, JsonItem, add_ids, join
-from interlock.serving.requests.logs import begin_logs
+from interlock.serving.requests.logs import begin_logs, log_with
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import lock_error, no_such_conversation
@@ -78,6 +82,7 @@ logger = logging.getLogger(__name__)
 METRICS_PATH: Final = "/metrics"
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths of the probes, which need neither a key nor a host."""
+INVALID_HOST: Final = ApiError(400, "Invalid host header", code="invalid_host")
 ACCEPTED: Final = "interlock.accepted_host"
 """The key in the scope of a request for an allowed host."""
 MAX_REFUSED: Final = 20
@@ -220,19 +225,28 @@ class RequestFrame:
                 logger.warning("%s", NO_LIFESPAN)
             headers = Headers(scope=scope)
             request_id = name_request(headers)
-            send = add_header(send, HEADER, request_id)
+            send = add_header(send, HEADER, request_id, partial(_note_answer, scope))
             if path_of(scope).startswith(MESSAGES_PATH):
                 send = add_header(send, MESSAGES_HEADER, request_id)
             with traces.continue_trace(headers):
                 await self.app(scope, receive, send)
 
 
-def add_header(send: Send, name: str, value: str) -> Send:
-    """Return a `send` that adds a header to the answer."""
+def _note_answer(scope: Scope, start: Message) -> None:
+    """Count a refusal by other middleware than ours, such as that of CORS, and log why."""
+    status = start.get("status", HTTPStatus.OK)
+    if status >= HTTPStatus.BAD_REQUEST and NOTED not in scope:
+        log_with(**note_refusal(ApiError(status, f"Status {status}")))
+
+
+def add_header(send: Send, name: str, value: str, observe: Callable[[Message], None] | None = None) -> Send:
+    """Return a `send` that adds a header to the answer, whose start `observe` sees."""
     header = (name.encode(), value.encode())
 
     def send_with_header(message: Message) -> Awaitable[None]:  # no coroutine of its own, because streams send many messages
         if message["type"] in STARTS:
+            if observe is not None:
+                observe(message)
             message = {**message, "headers": [*message.get("headers", ()), header]}
         return send(message)
 
@@ -254,9 +268,14 @@ class HostCheck(TrustedHostMiddleware):
         if scope["type"] != "lifespan" and path_of(scope) in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        await super().__call__(scope, receive, send)
-        if ACCEPTED not in scope:
+        await super().__call__(scope, receive, partial(self._note_and_send, scope, send))
+
+    async def _note_and_send(self, scope: Scope, send: Send, message: Message) -> None:
+        if ACCEPTED not in scope and message["type"] in STARTS:
+            scope[NOTED] = True
+            log_with(**note_refusal(INVALID_HOST))
             self._note(Headers(scope=scope).get("host", "").partition(":")[0])
+        await send(message)
 
     async def _accept(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[ACCEPTED] = True
@@ -295,6 +314,8 @@ class KeyGate:
                 app = error_response(error, {"www-authenticate": "Bearer"}, in_messages=in_messages)
             else:
                 scope[TENANT] = tenant
+                if tenant:
+                    log_with(tenant=tenant)
         await app(scope, receive, send)
 
     def _metrics_tenant(self, authorization: str) -> str | None:
@@ -538,6 +559,7 @@ async def _deny(socket: WebSocket, error: ApiError) -> None:
     if "websocket.http.response" in socket.scope.get("extensions", ()):
         await socket.send_denial_response(error_response(error))
     else:  # a server of vLLM may lack it
+        log_refusal(error)
         await socket.close(POLICY_VIOLATION)
 
 

@@ -41,7 +41,7 @@ from interlock.events.shapes import counted
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
 from interlock.serving.engines.shortcut import ClientSocket
-from interlock.serving.http.answers import BODY
+from interlock.serving.http.answers import BODY, log_refusal
 from interlock.serving.http.app import METRICS_PATH, OPEN_PATHS, Application
 from interlock.serving.http.tables import SERVER, ServerEffect, ServerTrigger
 from interlock.serving.requests.api_errors import ApiError
@@ -242,6 +242,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._refusal is None:
             super().send_400_response(msg)
             return
+        log_refusal(self._refusal)
         status, body = HTTPStatus(self._refusal.status), dumps(self._refusal.body())
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)

@@ -33,7 +33,7 @@ from interlock.fsm.deltas import Cancel, Fault, Start
 from interlock.fsm.driver import ResponseDriver
 from interlock.fsm.table import Machine
 from interlock.serving import metrics
-from interlock.serving.http.answers import INTERNAL_ERROR, count_refusal, stream_writer
+from interlock.serving.http.answers import INTERNAL_ERROR, log_refusal, stream_writer
 from interlock.serving.http.tables import (
     CONNECTION,
     LANE,
@@ -793,6 +793,6 @@ def _event_frame(event: bytes, stream_id: str | None) -> str:
 
 
 def _error_frame(error: ApiError, stream_id: str | None = None) -> str:
-    count_refusal(error)
+    log_refusal(error)
     lane = {} if stream_id is None else {"stream_id": stream_id}
     return dumps({"type": "error", "status": error.status, **error.body(), **lane}).decode()

@@ -22,7 +22,7 @@ CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Matches the characters that could end a line, or garble a terminal."""
 
 
-CONTEXT: Final = ("request_id", "response_id", "model", "upstream", "reason")
+CONTEXT: Final = ("request_id", "tenant", "response_id", "model", "upstream", "reason", "param")
 """What the log lines of a task say of its request."""
 
 _context: Final[ContextVar[Mapping[str, str]]] = ContextVar("interlock_log_context", default=MappingProxyType({}))
@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the time, level, logger, context and message, without control characters, and the traceback."""
-        context = "".join(f" {name}={value}" for name, value in _known().items())
+        context = "".join(f" {name}={value}" for name, value in _known(record).items())
         line = f"{_time(record)} {record.levelname} {record.name}{context}: {record.getMessage()}"
         line = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", line)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -64,7 +64,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_known(),
+            **_known(record),
             **getattr(record, FIELDS, {}),
         }
         if record.exc_info:
@@ -72,9 +72,10 @@ class JsonFormatter(logging.Formatter):
         return dumps(line).decode()
 
 
-def _known() -> Mapping[str, str]:
-    context = _context.get()
-    return {name: context[name] for name in CONTEXT if name in context}
+def _known(record: logging.LogRecord) -> Mapping[str, str]:
+    """Return what is known of the request, except what the message says itself."""
+    context, said = _context.get(), getattr(record, FIELDS, {})
+    return {name: context[name] for name in CONTEXT if name in context and name not in said}
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -41,7 +41,7 @@ from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.compat import EngineClient, Serving
 from interlock.serving.engines.vllm.readers import configure
 from interlock.serving.engines.vllm.vllm_engine import Admissions, VllmEngine, VllmRefusedError
-from interlock.serving.http.answers import JsonResponse, answer_error, count_refusal
+from interlock.serving.http.answers import JsonResponse, answer_error, note_refusal
 from interlock.serving.http.app import MESSAGES_HEADER, MESSAGES_PATH, Api, add_header, name_request
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import TENANT, Keys
@@ -328,7 +328,7 @@ async def read_any_object(body: bytes, yielder: Yielder) -> dict[str, object]:
 
 def _refusal(error: VllmRefusedError) -> Response:
     """Return vLLM's own answer to a request that it refuses, or raise an exception for vLLM's handlers."""
-    count_refusal(error)
+    note_refusal(error)
     if error.answer is None or isinstance(error.answer, Exception):
         raise error.answer or error
     return Response(dumps(error.answer.model_dump(mode="json", by_alias=True)), error.status, media_type=JSON)
