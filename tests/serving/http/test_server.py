@@ -70,7 +70,9 @@ def test_a_server_drains_its_streams_and_sockets_and_refuses_new_requests(caplog
         assert bodies(answer.read())[-1]["type"] == "response.completed"
         stopping.join(10)
     assert [each.status_code for each in (ready, refused, alive)] == [503, 503, 200]
-    assert {each.json()["error"]["message"] for each in (ready, refused)} == {"The server is shutting down."}
+    errors = [each.json()["error"] for each in (ready, refused)]
+    error = {"message": "The server is shutting down.", "type": "server_error", "param": None, "code": "shutting_down"}
+    assert errors == [error] * 2
     assert {each.headers["retry-after"] for each in (ready, refused)} == {"1"}
     assert "\ninterlock_open_streams 1.0\n" in waiting
     logged = [each.getMessage() for each in caplog.records if each.name == module.__name__]

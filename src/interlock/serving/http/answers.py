@@ -152,7 +152,7 @@ def note_refusal(error: ApiError) -> dict[str, str]:
 
     The message may quote the client or an upstream, so it is logged at `debug` alone.
     """
-    reason = metrics.known_code(error.code, f"http_{error.status}")
+    reason = error.code if error.code in metrics.CODES else f"http_{error.status}"
     metrics.count("interlock_refused_requests_total", reason)
     logger.debug("refused: %s", placed(error.param, error.message))
     return {"reason": reason, "param": error.param} if error.param and PARAM.fullmatch(error.param) else {"reason": reason}

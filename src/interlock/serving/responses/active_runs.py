@@ -30,7 +30,8 @@ class NotBegunError(ApiError):
     def of(cls, ending: Fault | Cancel) -> NotBegunError:
         """Return the error for an interruption: 503 for a fault, and nginx's 499 for a request that nobody wants any more."""
         if isinstance(ending, Fault):
-            return cls(503, ending.message, "server_error", ending=ending)
+            code = "shutting_down" if ending is SHUTDOWN else None
+            return cls(503, ending.message, "server_error", code=code, ending=ending)
         return cls(499, "The request was cancelled.", code="cancelled", ending=ending)
 
 

@@ -87,6 +87,15 @@ def test_every_shape_of_an_error_is_read_and_keys_are_redacted(body, message):
         assert post(url).json()["error"]["message"] == message
 
 
+@pytest.mark.parametrize("body", ["Busy.", {"error": {"message": "Busy.", "code": "their_own"}}])
+@pytest.mark.parametrize("status", [500, 503, 529])
+def test_a_failing_upstream_is_counted_by_its_status_whatever_its_code(status, body):
+    before = counted("interlock_refused_requests_total", reason=f"http_{status}")
+    with gateway(failure(status, body), retries=0) as (url, _):
+        assert post(url).status_code == status
+    assert counted("interlock_refused_requests_total", reason=f"http_{status}") == before + 1
+
+
 def test_a_status_without_a_name_is_passed_on():
     with gateway(failure(529, []), retries=0) as (url, _):
         answer = post(url)
