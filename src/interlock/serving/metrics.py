@@ -43,10 +43,10 @@ CODES: Final = frozenset({
     "invalid_prompt", "invalid_script", "invalid_stream_id", "invalid_type", "invalid_value", "missing_required_parameter",
     "model_not_found", "mutually_exclusive_parameters", "no_rule_matches", "object_above_max_properties",
     "origin_not_allowed", "previous_response_not_found", "rate_limit_exceeded", "request_too_large", "server_error",
-    "shutting_down", "store_unavailable", "string_above_max_length", "unbreakable", "unknown_parameter", "unsupported_content_encoding",
-    "unsupported_content_type", "unsupported_parameter", "unsupported_value", "upstream_disconnected", "upstream_error",
-    "upstream_redirect", "upstream_timeout", "upstream_unauthorized", "upstream_unreachable",
-    "websocket_connection_limit_reached", "websocket_stream_limit_reached",
+    "shutting_down", "store_unavailable", "string_above_max_length", "unbreakable", "unknown_parameter",
+    "unsupported_content_encoding", "unsupported_content_type", "unsupported_parameter", "unsupported_value",
+    "upstream_disconnected", "upstream_error", "upstream_redirect", "upstream_timeout", "upstream_unauthorized",
+    "upstream_unreachable", "websocket_connection_limit_reached", "websocket_stream_limit_reached",
 })  # fmt: skip
 """The error codes that labels may have; those of other servers may be anything."""
 
