@@ -12,7 +12,7 @@ import { spawn } from "node:child_process";
  * @typedef {{ input_tokens?: number, cached_tokens?: number, cache_write_tokens?: number, output_tokens?: number,
  *   reasoning_tokens?: number }} Tokens
  * @typedef {{ waits?: number, between?: number, thinks?: string, says?: string | object, refuses?: string, calls?: Call[], writes?: string,
- *   uses?: Tokens, ends?: Ending, fails?: Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
+ *   uses?: Tokens, ends?: Ending, fails?: number | Failure, disconnects?: number | boolean, stops?: number | boolean, breaks?: string }} Step
  * @typedef {{ when?: string | When, family?: string, per?: "conversation" | "server", steps: Step[] }} Rule
  * @typedef {{ path: string, headers: Record<string, string>, body: any, model: string, text: string, instructions: string, tools: string[], turn: number,
  *   rule: string | null, steps: number[], problem: string, unoffered: string[], unanswered: string[], stream: string | null, errors: object[] }} ReceivedRequest

@@ -24,7 +24,7 @@ from interlock.events.stream import TERMINAL
 from interlock.fsm.deltas import Cancel
 from interlock.serving.build import build
 from interlock.serving.engines import script
-from interlock.serving.engines.script import Failure, ScriptedEngine, ScriptRule, ScriptStep
+from interlock.serving.engines.script import ScriptedEngine, ScriptRule, ScriptStep
 from interlock.serving.http.answers import error_response
 from interlock.serving.http.script_faults import ScriptFaults
 from interlock.serving.http.server import ServerThread
@@ -978,7 +978,7 @@ def test_the_route_for_requests_lists_and_clears_the_requests_of_a_script(mock) 
     mock.requests.clear()
 
 
-COUNTED = ScriptRule(per="server", steps=[ScriptStep(fails=Failure(503)), ScriptStep(says="one"), ScriptStep(says="two")])
+COUNTED = ScriptRule(per="server", steps=[ScriptStep(fails=503), ScriptStep(says="one"), ScriptStep(says="two")])
 USER = {"role": "user", "content": "Hi"}
 ASKED = {
     "responses": {"model": "m", "input": "Hi"},

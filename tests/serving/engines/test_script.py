@@ -92,9 +92,10 @@ def test_a_script_is_the_same_in_toml_and_in_json(tmp_path) -> None:
         ),
         ({"steps": [], "when": {"tools": ["a", ""]}}, "rule 1, when, tool 2: Expected `str` of length >= 1"),
         (
-            {"steps": [{"fails": 429}]},
-            "rule 1, step 1, fails: Expected `object | null`, got `int`; its fields are status, message, retry_after",
+            {"steps": [{"fails": "429"}]},
+            "rule 1, step 1, fails: Expected `int | object | null`, got `str`; its fields are status, message, retry_after",
         ),
+        ({"steps": [{"fails": 200}]}, "rule 1, step 1, fails: Expected `int` >= 400"),
         (
             {"steps": [{"breaks": "R99"}]},
             "rule 1, step 1: breaks: 'R99' is not one of R1, R2, R3, R4, R4a, R6, R7, R8, R9, R10, R11, R12, R13, R14, R15, R18",

@@ -50,6 +50,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 SOME: Final = Meta(min_length=1)
 Name: TypeAlias = Annotated[str, SOME]
+Status: TypeAlias = Annotated[int, Meta(ge=400, le=599)]
 
 V = TypeVar("V", bound=Struct)
 
@@ -167,7 +168,7 @@ class Tokens(_Fields, frozen=True):
 class Failure(_Fields, frozen=True):
     """An HTTP error in place of an answer."""
 
-    status: Annotated[int, Meta(ge=400, le=599)]
+    status: Status
     message: str = "The script fails this request."
     retry_after: Annotated[Seconds, Meta(description="Seconds for the header Retry-After.")] | None = None
 
@@ -186,7 +187,7 @@ class ScriptStep(_Fields, frozen=True):
     writes: Annotated[str, Meta(description="The raw output, in the format of the rule's family.")] | None = None
     uses: Tokens = Tokens()
     ends: Annotated[Ending, Meta(description="Why the model's turn ends.")] = "stop"
-    fails: Failure | None = None
+    fails: Annotated[Failure | Status, Meta(description="An HTTP error; a number alone is `status`.")] | None = None
     disconnects: (
         Annotated[Count | bool, Meta(description="Break the connection after this many events; true: before the answer.")] | None
     ) = None
@@ -218,6 +219,10 @@ class ScriptStep(_Fields, frozen=True):
         if needs_answer and given.isdisjoint((*ITEMS, "writes")):
             [fault] = given.intersection(FAULTS)
             raise ValueError(f"{fault} belongs to a step with an answer, such as says")
+
+    @property
+    def failure(self) -> Failure | None:
+        return Failure(self.fails) if isinstance(self.fails, int) else self.fails
 
     @property
     def has_answer(self) -> bool:
@@ -826,7 +831,7 @@ class ScriptedGeneration(Generation):
 
     async def admit(self, turn: Turn) -> None:
         del turn
-        if self._step is not None and (failure := self._step.fails):
+        if self._step is not None and (failure := self._step.failure):
             await asyncio.sleep(self._step.waits)
             kind = "invalid_request_error" if failure.status < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
             kind = "rate_limit_error" if failure.status == 429 else kind  # noqa: PLR2004 - as above
@@ -849,8 +854,8 @@ class ScriptedGeneration(Generation):
             raise
         if not turn.index and not self._is_for_server:
             self._asked.unanswered = _unanswered(turn.items)
-        if step.fails is not None:
-            raise EngineError(step.fails.message)
+        if step.failure is not None:
+            raise EngineError(step.failure.message)
         if isinstance(step, RecordedStep):
             outputs: Sequence[EngineOutput] = step.turn.outputs
         else:
