@@ -54,6 +54,7 @@ class Fault:
     Args:
         says: A sentence about it.
         pattern: Finds its symptoms, among those of `symptoms`.
+        harm: What it breaks, one of `HARMS`.
         places: The lines of vLLM that make it.
         reports: Issues and pull requests of vLLM about it, as paths: `issues/57998`.
         turn: The recorded turn that shows it.
@@ -61,6 +62,7 @@ class Fault:
 
     says: str
     pattern: str
+    harm: str
     places: tuple[Place, ...] = ()
     reports: tuple[str, ...] = ()
     turn: str = ""
@@ -86,16 +88,27 @@ _EVENTS: Final = f"{_RESPONSES}streaming_events.py"
 _HARMONY: Final = f"{_RESPONSES}harmony.py"
 _SERVING: Final = f"{_RESPONSES}serving.py"
 
+NO_END: Final = "no end"
+OPENAI_RAISES: Final = "`openai` raises"
+WRONG_STREAM: Final = "content of the stream"
+WRONG_LAST_EVENT: Final = "content of the last event"
+WRONG_WHOLE: Final = "content if not streamed"
+NOTHING_TRIED: Final = "nothing tried"
+HARMS: Final = (NO_END, OPENAI_RAISES, WRONG_STREAM, WRONG_LAST_EVENT, WRONG_WHOLE, NOTHING_TRIED, "")
+"""What a fault breaks, the worst first; nothing is known of those that are not sorted."""
+BREAKING: Final = (NO_END, OPENAI_RAISES)
+"""Those that keep a response from a client."""
 UNENDED_STREAM: Final = "without a terminal event"
 """Finds the symptom of a stream without a terminal event."""
 RAISES: Final = "openai:"
 """Begins the symptom that the `openai` package raises."""
-OTHERS: Final = Fault("others", "")
+OTHERS: Final = Fault("others", "", "")
 FAULTS: Final = (
     Fault(
         "When a call of a function is done, it has two fields of the event, `output_index` and `sequence_number`; in the last "
         "event, it has neither.",
         r"function_call .*'(output_index|sequence_number)'",
+        NOTHING_TRIED,
         (Place(_EVENTS, "emit_function_call_done_events", "function_call_item = "),),
         ("pull/37071",),
         "a function call",
@@ -103,6 +116,7 @@ FAULTS: Final = (
     Fault(
         "A call that is cut is only in the stream; in one piece, it is a text.",
         r'^R19: `output` is `\[.*"function_call"\]`, but `\[.*"message"\]`',
+        WRONG_WHOLE,
         (Place("vllm/tool_parsers/hermes_tool_parser.py", "extract_tool_calls", "except Exception"),),
         ("issues/47903",),
         "cut in arguments (hermes)",
@@ -110,6 +124,7 @@ FAULTS: Final = (
     Fault(
         "A `<think>` that comes in one step with other tokens is part of the reasoning in the stream.",
         r'^R19: `output\[\d+\].* is `"<think>',
+        WRONG_STREAM,
         (Place("vllm/reasoning/basic_parsers.py", "extract_reasoning_streaming", "elif self.start_token_id in delta_token_ids"),),
         ("issues/55195", "pull/55210"),
         "reasoning, text and two calls (deepseek_v32)",
@@ -117,11 +132,13 @@ FAULTS: Final = (
     Fault(
         "What comes in one step with the end of the reasoning is not in the stream.",
         r'^R19: `output` is `\["reasoning"(?:, "function_call")?\]`, but `\["reasoning", (?:"message", )?"function_call"',
+        WRONG_STREAM,
     ),
     Fault(
         "White space beside a call or around a text is only in the stream, as an item or as part of the text.",
         r'^R19: `output` is `\[(.*)"message", ("function_call".*)\]`, but `\[\1\2\]`|'
         r'^R19: `output\[\d+\].* is `"(?:\\n)*(.*?)(?:\\n)*"`, but `"\3"`',
+        NOTHING_TRIED,
         (
             Place("vllm/parser/abstract_parser.py", "_extract_tool_calls", 'content.strip() == ""'),
             Place("vllm/parser/engine/parser_engine.py", "_strip_content_whitespace", "content.strip()"),
@@ -132,6 +149,7 @@ FAULTS: Final = (
     Fault(
         "Text after a call is only in the stream.",
         r'^R19: `output` is `\[.*"message"\]`, but',
+        WRONG_WHOLE,
         (Place("vllm/tool_parsers/deepseekv3_tool_parser.py", "extract_tool_calls", "content = model_output["),),
         ("issues/56263", "pull/56265"),
         "text after a call (deepseek_v3)",
@@ -139,11 +157,14 @@ FAULTS: Final = (
     Fault(
         "Text after a call is part of its arguments in the stream.",
         r'^R19: `output\[\d+\]\.arguments` is `"(.*\})[^}]+"`, but `"\1"`',
+        WRONG_STREAM,
         turn="text after a call (mistral)",
     ),
     Fault(
-        "The last event is `response.completed`, and its response is `incomplete`.",
+        "The last event is `response.completed`, and its response is `incomplete`. Once mended, `get_final_response` of Python's "
+        "`openai` raises for such a response, as for OpenAI's own: a client reads the last event instead.",
         r"^R3: .* the response has the status 'incomplete'",
+        NOTHING_TRIED,
         (Place(_SERVING, "responses_stream_generator", "ResponseCompletedEvent("),),
         ("pull/45386",),
         "cut in arguments",
@@ -151,6 +172,7 @@ FAULTS: Final = (
     Fault(
         "A tool's call is sent as an `mcp_call`, which completes without an output; then a web search takes its index.",
         r"^R11: mcp_call |^R7: web_search_call .* already belongs to mcp_|^openai: Duplicate response output index",
+        OPENAI_RAISES,
         (
             Place(_EVENTS, "emit_content_delta_events", "emit_mcp_delta_events("),
             Place(_EVENTS, "emit_mcp_completion_events", 'status="completed"'),
@@ -162,6 +184,7 @@ FAULTS: Final = (
     Fault(
         "A message in no channel, or an unknown one, ends the stream without a terminal event, so there is no response.",
         rf"{UNENDED_STREAM}.*Error: Unknown channel",
+        NO_END,
         (Place(_HARMONY, "_parse_message_no_recipient", "Unknown channel"),),
         ("pull/49308", "pull/38190"),
         "no channel",
@@ -169,6 +192,7 @@ FAULTS: Final = (
     Fault(
         "If the engine fails, the event about its error is no valid event, and the stream ends without a terminal event.",
         rf"{UNENDED_STREAM}.*; ValidationError: .* errors for",
+        NO_END,
         (Place(_SERVING, "responses_stream_generator", "validate_json(error_json)"),),
         ("pull/40418", "pull/38190"),
         "an engine that gives up: its grammar allows one call (parsers)",
@@ -176,6 +200,7 @@ FAULTS: Final = (
     Fault(
         "A search whose arguments are not JSON ends the stream without a terminal event.",
         rf"{UNENDED_STREAM}.*; JSONDecodeError",
+        NO_END,
         (Place(_EVENTS, "emit_browser_tool_events", "json.loads"),),
         ("pull/27674",),
         "a search whose arguments are no JSON",
@@ -183,19 +208,22 @@ FAULTS: Final = (
     Fault(
         "Code that prints nothing ends the stream without a terminal event, because the tool's result has no content.",
         rf"{UNENDED_STREAM}.*; IndexError",
+        NO_END,
         (Place("vllm/entrypoints/openai/responses/context.py", "HarmonyContext.call_python_tool", "result.content[0].text"),),
         turn="python that says nothing",
     ),
     Fault(
         "A call whose name the parser does not find ends the stream without a terminal event.",
         rf"{UNENDED_STREAM}.*; ValidationError: 1 validation error for ResponseFunctionToolCallItem name",
+        NO_END,
         (Place(_EVENTS, "emit_simple_tool_call_open", "item = ResponseFunctionToolCallItem("),),
         turn="no tools (mistral)",
     ),
-    Fault("The stream ends without a terminal event.", UNENDED_STREAM),
+    Fault("The stream ends without a terminal event.", UNENDED_STREAM, NO_END),
     Fault(
         "The last event has an item that was never sent, or lacks one that was.",
         r"^R6: |^R13: .* the response has \d+ items?|^R13: message .*'id'",
+        WRONG_LAST_EVENT,
         (
             Place(_EVENTS, "emit_previous_item_done_events", "if not state.sent_output_item_added"),
             Place(_HARMONY, "harmony_to_response_output", 'message.author.role != "assistant"'),
@@ -206,6 +234,7 @@ FAULTS: Final = (
     Fault(
         "An item is `completed` when it is done, and `incomplete` in the last event.",
         r"^R13: .*: 'status'$",
+        NOTHING_TRIED,
         (
             Place(_EVENTS, "emit_text_output_done_events", 'status="completed"'),
             Place(_HARMONY, "_parse_final_message", '"incomplete" if incomplete'),
@@ -216,12 +245,14 @@ FAULTS: Final = (
     Fault(
         "A call of the code interpreter is reasoning in the last event.",
         r"^R13: code_interpreter_call .*'summary'",
+        WRONG_LAST_EVENT,
         (Place(_HARMONY, "harmony_to_response_output", "_parse_reasoning("),),
         turn="python",
     ),
     Fault(
         "The query of a web search begins with `cursor:` in the last event, and not before.",
         r"^R13: web_search_call .*'action'",
+        WRONG_LAST_EVENT,
         (
             Place(_EVENTS, "emit_browser_tool_events", 'query=parsed_args["query"]'),
             Place(_HARMONY, "_parse_browser_tool_call", "query=f"),
@@ -231,6 +262,7 @@ FAULTS: Final = (
     Fault(
         "The log probabilities of deltas are not in `response.output_text.done`; in one piece, a text has the reasoning's too.",
         r"^R15: |^R19: `output\[\d+\].*\.logprobs`",
+        NOTHING_TRIED,
         (
             Place(_EVENTS, "emit_simple_content_done", "logprobs=[],"),
             Place(_SERVING, "_make_response_output_items", "token_ids=final_output.token_ids"),
@@ -281,7 +313,7 @@ def fault_of(symptom: str) -> Fault:
 
 
 def count_faults(turns_symptoms: Iterable[Iterable[tuple[str, int]]]) -> dict[Fault, Counts]:
-    """Count the faults of turns by their symptoms; the fault of most turns first."""
+    """Count the faults of turns by their symptoms; the worst first, and of these the one of most turns."""
     errors: dict[Fault, Counter[str]] = {}
     turns, raises = Counter[Fault](), Counter[Fault]()
     for found in turns_symptoms:
@@ -294,5 +326,5 @@ def count_faults(turns_symptoms: Iterable[Iterable[tuple[str, int]]]) -> dict[Fa
                 errors.setdefault(fault, Counter())[symptom.partition(":")[0]] += times
                 seen.add(fault)
         turns.update(seen)
-    faults = sorted({*errors, *raises}, key=lambda fault: (fault is OTHERS, -turns[fault], fault.says))
+    faults = sorted({*errors, *raises}, key=lambda fault: (HARMS.index(fault.harm), -turns[fault], fault.says))
     return {fault: Counts(errors.get(fault, Counter()), turns[fault], raises[fault]) for fault in faults}

@@ -6,11 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
-from faults import RAISES, UNENDED_STREAM, Counts, Fault, Place, count_faults
+from faults import BREAKING, FAULTS, OPENAI_RAISES, RAISES, UNENDED_STREAM, Counts, Fault, Place, count_faults
 
 from interlock.dialects import ApiName
 from interlock.judges import DIALECT_RULES, RULES
@@ -78,7 +79,8 @@ KEY: Final = """\
 |---|---|
 | turn | One request, with the output that a script makes the model write. It is played twice: streamed and in one piece. |
 | finding | What [`interlock check`](../guides/check.md) finds in the stream: an error or a deviation. |
-| error | It breaks the published contract or a known client. The tables by rule, fault and group count R19 too. |
+| error | It breaks the published contract, even if no tested client breaks, or a known client. The tables by rule, fault and \
+group count R19 too. |
 | R19 | Our own rule, which no contract has: a request has one answer, streamed or not. It counts a turn once, if the response \
 in one piece is another one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments do not \
 count. A stream alone cannot show it: `interlock check --whole` compares the two. |
@@ -95,12 +97,13 @@ BY_FAULT: Final = """\
 ### By fault
 
 The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
-rows. *In {after}* counts the turns that met it [there](#in-vllm-{anchor}). *Raises* counts the turns in which the stream helper
-of the `openai` package ({openai}, Python) raises at an event. Its `get_final_response` raises for every stream without
-`response.completed`, also if the response is legally `incomplete`. Of these faults, [clients.md](conformance/clients.md) tries
-only the two fields in a call: they break no client, and are errors by the rules alone. `benchmarks/turns/faults.py` sorts the
-errors. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull requests were read in November 2026: they
-describe the fault or a part of it, or mend it; where there is none, none was found.
+rows. *In {after}* counts the turns that met it [there](#in-vllm-{anchor}). *Breaks* says what a client meets, the worst first:
+the stream has no end; the stream helper of the `openai` package ({openai}, Python) raises at an event; the content in a place is
+another one than the model wrote; of the rest, *nothing tried* breaks. Of the {ordinary} ordinary turns, {unended} has no end, and
+{raising} raise; all of these are of gpt-oss with hosted tools.
+
+`benchmarks/turns/faults.py` sorts the errors. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull
+requests were read in November 2026: they describe the fault or a part of it, or mend it; where there is none, none was found.
 
 A stream is what vLLM sent. Where R19 is broken, what vLLM answered to the same request in one piece is beside it.
 `interlock view FILE` shows a stream, and this finds its errors, also that of R19:
@@ -114,7 +117,8 @@ UNENDED: Final = """\
 ### Streams without an end
 
 vLLM raised an exception in these turns, and closed the connection. `middlewares.ExceptionLog` of
-[tests/real_vllm](../../tests/real_vllm/middlewares.py) wrote it to the log, with the innermost line of vLLM.
+[tests/real_vllm](../../tests/real_vllm/middlewares.py) wrote it to the log, with the innermost line of vLLM. {after} stopped in
+the same turns, and in one more, which the load decides: [with mends](#what-each-mend-gives), it stopped in rows of both releases.
 
 | turn | exception | line |
 |---|---|---|"""
@@ -145,15 +149,21 @@ MENDS: Final = """\
 ### What each mend gives
 
 Each row mends one fault more, in a running vLLM: [mends.py](../../tests/real_vllm/mends.py) wraps a few of its functions for each
-mend, and names their lines. The other faults have no mend there. `benchmarks/turns/vllm_turns.py mends` plays the turns in every
-row on the same server, in a run of its own.
+mend, and names their lines. `benchmarks/turns/vllm_turns.py mends` plays the turns in every row on the same server, in a run of
+its own. A cell counts what has no error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones: first streams, by
+the contract, then turns, with our rule R19. [Which for whom](../library/engine.md#which-for-whom) compares mends and engine.
 
-White space cannot be mended in the stream alone. In one piece, vLLM strips the text of an answer that has a call; a stream sends
-the beginning of the text before it knows of the call. The mend strips each text, streamed and in one piece.
+By the contract, the last event and the fields of a call give most, then the status of items. White space is a matter of R19. A
+stream sends the beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed;
+so the mend strips every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the
+answer is not streamed, was not tried.
+
+**None of the six cures the {unended} streams that stop, or the {raising} that raise in `openai`.** Their pull requests are
+{requests}; {unreported} have none.
 
 Counted from the faults above, all mends would give five turns more. R19 names only the first difference: behind the white space,
 the turns *cut in arguments* of `qwen3_coder`, `glm45`, `glm47` and `minimax_m2` have another one, because in one piece the
-arguments of the cut call are `{}`. And the last event of *a foreign role* lacks an item because of the role of its message.
+arguments of the cut call are `{{}}`. And the last event of *a foreign role* lacks an item because of the role of its message.
 
 The two DeepSeek groups are left out: in every row anew, the load decides whether `<think>` is in their reasoning.
 """
@@ -230,6 +240,11 @@ class Played:
             yield f"{symptom}; {self.raised}" if self.raised and re.search(UNENDED_STREAM, symptom) else symptom, times
 
     @property
+    def raises(self) -> bool:
+        """Whether the `openai` package raises at an event."""
+        return any(symptom.startswith(RAISES) for symptom, _ in self.symptoms)
+
+    @property
     def findings(self) -> Counter[str]:
         """How many findings each rule has."""
         return Counter(self.errors) + Counter(self.deviations)
@@ -268,9 +283,9 @@ class Mended:
     mends: Sequence[str]
     rules: Mapping[str, Mapping[str, Sequence[str]]]
 
-    def sound(self, build: str, number: int, names: Sequence[str]) -> int:
-        """Return how many of some turns have no error with the first mends, as many as the number says."""
-        return sum(not self.rules[build][name][number] for name in names)
+    def sound(self, build: str, number: int, names: Sequence[str], ignored: AbstractSet[str] = frozenset()) -> int:
+        """Return how many of some turns break no rule but ignored ones, with as many of the first mends as the number says."""
+        return sum(not {*self.rules[build][name][number].split()} - ignored for name in names)
 
 
 def file_name(turn: str, ending: str = "sse") -> str:
@@ -353,9 +368,20 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
     release = _release(run.build)
     r19 = file_name("reasoning and a function call (parsers)").removesuffix(".sse")
     after = _release(run.next_build)
-    yield BY_FAULT.format(openai=run.openai, release=release, after=after, anchor=after.replace(".", ""), corpus=CORPUS, r19=r19)
-    yield f"| fault | rules | turns | in {after} | errors | raises | vLLM's source | reported | stream |"
-    yield "|---|---|---:|---:|---:|---:|---|---|---|"
+    ordinary = [turn for turn in vllm.values() if turn.ordinary]
+    yield BY_FAULT.format(
+        openai=run.openai,
+        release=release,
+        after=after,
+        anchor=after.replace(".", ""),
+        corpus=CORPUS,
+        r19=r19,
+        ordinary=len(ordinary),
+        raising=sum(turn.raises for turn in ordinary),
+        unended=sum(not turn.ended for turn in ordinary),
+    )
+    yield f"| fault | breaks | rules | turns | in {after} | errors | vLLM's source | reported | stream |"
+    yield "|---|---|---|---:|---:|---:|---|---|---|"
     now, later = (count_faults(turn.causes for turn in side.values()) for side in (vllm, following))
     for fault in {**now, **later}:
         counts = now.get(fault, Counts())
@@ -364,31 +390,44 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
             counts.turns,
             later.get(fault, Counts()).turns,
             counts.errors.total(),
-            counts.raises,
             *_sources(fault, release, run.lines, vllm),
         )
-        yield f"| {fault.says} | {links} | {' | '.join(map(str, cells))} |"
+        harm = f"{fault.harm} in {counts.raises}" if fault.harm == OPENAI_RAISES else fault.harm
+        yield f"| {fault.says} | {harm} | {links} | {' | '.join(map(str, cells))} |"
     yield ""
-    yield UNENDED
-    for name, turn in vllm.items():
+    yield UNENDED.format(after=after)
+    only_later = [(after, f"{name}, in {after}", turn) for name, turn in following.items() if vllm[name].ended]
+    for tag, name, turn in (*((release, name, turn) for name, turn in vllm.items()), *only_later):
         if not turn.ended:
             path, _, line = turn.at.rpartition(":")
-            yield f"| {name} | {f'`{turn.raised}`' if turn.raised else 'none'} | {_link(path, release, line) if path else ''} |"
+            yield f"| {name} | {f'`{turn.raised}`' if turn.raised else 'none'} | {_link(path, tag, line) if path else ''} |"
     yield ""
 
 
 def _mends(mended: Mended, vllm: Mapping[str, Played]) -> Iterator[str]:
-    """Yield the lines on what each mend gives, in turns without an error."""
-    yield MENDS
+    """Yield the lines on what each mend gives, in streams and turns without an error."""
     steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
     ordinary = [name for name in steady if vllm[name].ordinary]
-    kinds = (f"of {len(steady)} turns", f"of {len(ordinary)} ordinary")
-    heads = [f"{_release(build)}: {kind}" for build in mended.rules for kind in kinds]
+    breaking = [fault for fault in FAULTS if fault.harm in BREAKING and fault.turn]
+    requests = dict.fromkeys(report for fault in breaking for report in fault.reports if report.startswith("pull/"))
+    yield MENDS.format(
+        steady=len(steady),
+        ordinary=len(ordinary),
+        unended=sum(not turn.ended for turn in vllm.values()),
+        raising=sum(turn.raises for turn in vllm.values()),
+        requests=", ".join(map(_report, requests)),
+        unreported=" and ".join(f"*{fault.turn}*" for fault in breaking if not fault.reports),
+    )
+    heads = [f"{_release(build)}: {kind}" for kind in ("streams", "turns, with R19") for build in mended.rules]
     yield f"| mended | {' | '.join(heads)} |"
     yield f"|---|{'---:|' * len(heads)}"
     for number, says in enumerate(("nothing", *mended.mends)):
-        counts = [mended.sound(build, number, names) for build in mended.rules for names in (steady, ordinary)]
-        yield f"| {says} | {' | '.join(map(str, counts))} |"
+        cells = [
+            "{} ({})".format(*(mended.sound(build, number, names, ignored) for names in (steady, ordinary)))
+            for ignored in ({"R19"}, set[str]())
+            for build in mended.rules
+        ]
+        yield f"| {says} | {' | '.join(cells)} |"
     yield ""
 
 
@@ -407,9 +446,7 @@ def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[st
         "streams without an error": sum(not turn.errors.keys() - {"R19"} for turn in every),
         "turns without a finding": sum(not turn.findings for turn in every),
         "turns whose stream has no terminal event": sum(not turn.ended for turn in every),
-        "turns whose events make the `openai` package raise": sum(
-            any(symptom.startswith(RAISES) for symptom, _ in turn.symptoms) for turn in every
-        ),
+        "turns whose events make the `openai` package raise": sum(turn.raises for turn in every),
         "errors of the contract or a client": sum(sum(turn.errors.values()) for turn in every) - other_whole,
         "turns whose answer in one piece is another one (R19)": other_whole,
         "deviations": sum(sum(turn.deviations.values()) for turn in every),
@@ -424,7 +461,7 @@ def _table(*columns: Mapping[str, int]) -> Iterator[str]:
 def _sources(fault: Fault, release: str, lines: Mapping[str, int], vllm: Mapping[str, Played]) -> Iterator[str]:
     """Yield links to the source, the reports and the stream of a fault."""
     yield ", ".join(_source(place, release, lines[str(place)]) for place in fault.places)
-    yield ", ".join(f"[#{report.partition('/')[2]}]({REPOSITORY}/{report})" for report in fault.reports)
+    yield ", ".join(map(_report, fault.reports))
     yield _links(fault.turn, vllm[fault.turn], "../..", fault.turn) if fault.turn else ""
 
 
@@ -432,6 +469,10 @@ def _links(name: str, turn: Played, root: str, says: str) -> str:
     """Return links to the files of a sample."""
     links = zip((says, "in one piece"), sample_files(name, turn), strict=False)
     return ", ".join(f"[{label}]({root}/{CORPUS}/{file})" for label, file in links)
+
+
+def _report(report: str) -> str:
+    return f"[#{report.partition('/')[2]}]({REPOSITORY}/{report})"
 
 
 def _source(place: Place, release: str, line: int) -> str:

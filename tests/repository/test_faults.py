@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from faults import FAULTS, OTHERS, count_faults, symptoms
+from faults import FAULTS, NO_END, OPENAI_RAISES, OTHERS, count_faults, symptoms
 from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, UNSTEADY, Played, page, read_mended, read_results, turns_page
 
 ROOT = Path(__file__).parents[2]
@@ -92,14 +92,23 @@ def test_the_exception_that_ends_a_stream_tells_its_fault(raised, fault):
     assert [*count_faults([turn.causes])] == [fault]
 
 
-def test_the_fault_of_most_turns_comes_first_and_others_last():
+def test_a_fault_breaks_what_its_turns_show():
+    _, sides = read_results(RESULTS.read_text("utf-8"))
+    found = count_faults(turn.causes for turn in sides["vllm"]["responses"].values())
+    assert {fault for fault, counts in found.items() if counts.raises} == {
+        fault for fault in found if fault.harm == OPENAI_RAISES
+    }
+    assert {fault for fault in FAULTS if fault.harm == NO_END} == {*UNENDED}
+
+
+def test_the_worst_fault_comes_first_and_of_these_that_of_most_turns():
     streams = [(name, "") for name in ("a-search", "log-probabilities-parsers", "python", "a-function-call", "a-function-call")]
     assert [(fault, turns) for fault, _, turns, _ in counted(*streams)] == [
-        (FIELDS, 2),
-        (CODE, 1),
         (TOOL, 1),
-        (LOGPROBS, 1),
+        (CODE, 1),
         (QUERY, 1),
+        (FIELDS, 2),
+        (LOGPROBS, 1),
     ]
 
 
@@ -141,16 +150,23 @@ def test_the_turns_with_mends_are_those_without():
 def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
     run, sides = read_results(RESULTS.read_text("utf-8"))
     vllm = sides["vllm"]["responses"]
-    turns = vllm.values()
-    whole, ordinary = ([turn.errors for turn in turns if turn.ordinary or not kind] for kind in (False, True))
+    turns = [*vllm.values()]
     text = " ".join((ROOT / "docs" / "library" / "engine.md").read_text("utf-8").split())
-    assert f"{whole.count({})} of the {len(whole)} [have no error]" in text
-    assert f"{ordinary.count({})} of the {len(ordinary)} that are ordinary output" in text
+    ordinary = [turn for turn in turns if turn.ordinary]
+    legal, sound = (
+        [sum(not turn.errors.keys() - ignored for turn in each) for each in (turns, ordinary)] for ignored in ({"R19"}, set())
+    )
+    assert f"All {len(turns)} are legal" in text
+    assert f"{legal[0]} [are legal]" in text
+    assert (
+        f"and {sound[0]} of these equal theirs; of the {len(ordinary)} that are ordinary output, {legal[1]} and {sound[1]}."
+        in text
+    )
     completed = count_faults(turn.causes for turn in turns)[COMPLETED].turns
-    assert f"0.33 has mended the largest one, which {completed} turns met" in text
+    assert f"The last event, which {completed} turns met, is mended in 0.33." in text
     steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
     columns = steady, [name for name in steady if vllm[name].ordinary]
-    three, six = ([read_mended().sound(run.build, number, names) for names in columns] for number in (3, 6))
-    assert f"With the first three, {three[0]} of {len(steady)} turns have no error" in text
-    assert f"and {three[1]} of {len(columns[1])} ordinary ones" in text
+    none, three, six = ([read_mended().sound(run.build, number, names, {"R19"}) for names in columns] for number in (0, 3, 6))
+    assert f"With these three, {three[0]} of {len(steady)} streams have no error instead of {none[0]}" in text
+    assert f"and {three[1]} of {len(columns[1])} ordinary ones instead of {none[1]}" in text
     assert f"with all six, {six[0]} and {six[1]} have none" in text
