@@ -273,14 +273,14 @@ def _observed(name: str) -> Iterator[str]:
 
 def _whole_section() -> Iterator[str]:
     """Describe the kinds whose lifecycle has one edge: the machine once, then an example of each."""
-    yield "## Items that come whole"
+    yield "## Items without deltas"
     yield (
         "These items have no deltas: `response.output_item.added` and `response.output_item.done` both carry the complete item. "
         "Most are outputs of tools or are made by the server. Their lifecycles differ in the name only, so one picture and one "
         "table stand for all of them."
     )
     yield "Declared in [fsm/lifecycles.py](../../../src/interlock/fsm/lifecycles.py)."
-    yield "![The machine of every item that comes whole](whole.svg)"
+    yield "![The machine of every item without deltas](whole.svg)"
     yield "\n".join(_table("whole", stream_graphs()[WHOLE_KINDS[0]]))
     yield "Each example shows the delta that the driver is fed, and the item that both events then carry."
     for name in WHOLE_KINDS:
@@ -562,12 +562,19 @@ def _line(text: str) -> str:
 
 
 def _index() -> Iterator[str]:
-    yield "| machine | states | edges | the path to the normal end |"
-    yield "|---|---|---|---|"
-    graphs = [*stream_graphs().values(), *process_graphs().values()]
-    yield from (_entry(graph) for graph in graphs if graph.name not in WHOLE_KINDS)
-    whole = f"[{len(WHOLE_KINDS)} kinds that come whole](lifecycles/items.md#items-that-come-whole)"
-    yield f"| {whole} | 2 | 1 | `absent` → `completed` |"
+    graphs = {**stream_graphs(), **process_graphs()}
+    for page, (title, about) in PAGES.items():
+        yield f"### [{title}](lifecycles/{page}.md)"
+        yield ""
+        yield about
+        yield ""
+        yield "| machine | states | edges | the path to the normal end |"
+        yield "|---|---:|---:|---|"
+        yield from (_entry(graphs[name]) for name, its_page in PAGE_OF.items() if its_page == page)
+        if page == "items":
+            whole = f"[{len(WHOLE_KINDS)} items without deltas](lifecycles/items.md#items-without-deltas)"
+            yield f"| {whole} | 2 | 1 | `absent` → `completed` |"
+        yield ""
 
 
 def _entry(graph: Graph) -> str:

@@ -65,7 +65,7 @@ def _box(box: Box) -> list[float]:
 
 
 def _line(line: PlacedLine) -> Mapping[str, object]:
-    return {"path": round_off(line.points), "style": line.style.value, "arrow": line.arrow, "rail": line.rail}
+    return {"path": round_off(line.points), "style": line.style.value, "arrow": line.arrow, "rail": line.main}
 
 
 def _edges(graph: Graph, layout: Layout) -> Iterator[Mapping[str, object]]:

@@ -435,7 +435,20 @@ def test_the_main_path_is_straight() -> None:
     middles = {state.node.name: state.box.middle[0] for state in layout.states}
     main = ["absent", "in_progress", "ready", "calling", "completed"]
     assert len({middles[name] for name in main}) == 1
-    assert [line.points[0][0] for line in layout.lines if line.rail] == [middles["absent"]] * (len(main) - 1)
+    assert [line.points[0][0] for line in layout.lines if line.main] == [middles["absent"]] * (len(main) - 1)
+
+
+@pytest.mark.parametrize("name", ["messages", "stored", "lane"])
+def test_exactly_the_lines_of_the_main_path_are_bold(name) -> None:
+    graph, layout = GRAPHS[name], laid_out(GRAPHS[name])
+    assert {*pairwise(graph.main_path)} <= {end for edge in graph.main_edges for end in graph.ends(edge)}
+    drawn = [line.points for line in layout.lines if line.main]
+    assert sorted(drawn) == sorted(layout.routes[edge] for edge in graph.main_edges)
+
+
+def test_a_bold_line_keeps_the_pattern_of_its_style() -> None:
+    kinds = [path.attrib["class"] for path in picture(GRAPHS["lane"]).findall("{http://www.w3.org/2000/svg}path")]
+    assert sorted(kind for kind in kinds if kind.endswith("bold")) == ["line cut bold", "line main bold", "line main bold"]
 
 
 def test_crossed_lines_have_a_gap_and_joined_lines_have_none() -> None:

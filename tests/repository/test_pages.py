@@ -65,7 +65,7 @@ def test_the_section_of_a_machine_has_its_picture_its_table_and_a_stream(generat
 
 @pytest.mark.long
 def test_one_section_has_an_example_of_every_kind_that_comes_whole(generated) -> None:
-    section = sections(generated)["Items that come whole"]
+    section = sections(generated)["Items without deltas"]
     whole = [name for name, graph in GRAPHS.items() if len(graph.edges) == 1]
     assert section.count("](whole.svg)") == 1
     assert re.findall(r"^### `(\w+)`$", section, flags=re.MULTILINE) == whole

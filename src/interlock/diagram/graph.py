@@ -113,6 +113,12 @@ class Graph:
         edges = sum(len(self.ends(edge)) * len(label.triggers) for edge in self.edges for label in edge.labels)
         return len(self.nodes), edges
 
+    @property
+    def main_edges(self) -> Iterator[DrawnEdge]:
+        """The lines between the states of the main path."""
+        steps = {*pairwise(self.main_path)}
+        return (edge for edge in self.edges if not steps.isdisjoint(self.ends(edge)))
+
     def ends(self, edge: DrawnEdge) -> tuple[tuple[str, str], ...]:
         """Return the states that a line leaves and enters, as one pair, or as a pair for each state of its region."""
         states = next((region.states for region in self.regions if region.name == edge.source), (edge.source,))

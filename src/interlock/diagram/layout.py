@@ -1,7 +1,7 @@
 """Lays out a picture: plans the column of each state and the side of each line, and turns the plan into coordinates.
 
-The picture looks like the track plan of a railway. The main path runs straight down the main column, and all other states stand
-in the right column. A normal line to the next state of the main column is a *rail*. Any other line, unless it is a loop, is a
+The picture looks like the track plan of a railway. The states of the main path are in the main column, most of the others in the
+right column. A normal line to the next state of the main column is a *rail*. Any other line, unless it is a loop, is a
 *lane*: it leaves its state sideways and joins a *track* that leads to its destination. Lanes of one style to one state share a
 track on each side. Tracks run between the columns or left of both.
 
@@ -79,6 +79,8 @@ class Plan:
     """The frames, in no particular order."""
     rails: Mapping[str, DrawnEdge]
     """The rails, by the state that they leave."""
+    main_edges: frozenset[DrawnEdge]
+    """The edges of the main path."""
     slots: Mapping[SlotPlace, tuple[Slot, ...]]
     """The lines at each side of a state or region, from the top."""
     tracks: Mapping[Side, tuple[Track, ...]]
@@ -128,7 +130,7 @@ def plan_of(graph: Graph) -> Plan:
         touch(track.dest, track.side, track)
     rows = {place: tuple(row) for place, row in slots.items()}
     by_side = {each: tuple(track for track in tracks if track.side is each) for each in Side}
-    return Plan(main, aside, tuple(frames.values()), rails, rows, by_side)
+    return Plan(main, aside, tuple(frames.values()), rails, frozenset(graph.main_edges), rows, by_side)
 
 
 def _main_column(graph: Graph) -> list[str]:
@@ -298,8 +300,8 @@ class PlacedLine:
     """The edge or track of the line; lines of one owner may overlap."""
     arrow: bool = True
     """Whether the line ends with an arrowhead."""
-    rail: bool = False
-    """Whether the line is a normal line to the next state of the main column."""
+    main: bool = False
+    """Whether the line is on the main path."""
 
     @property
     def segments(self) -> Iterator[Box]:
@@ -508,7 +510,7 @@ class _Placing:
         end = y + text.height + 2 * _RAIL
         x = box.middle[0]
         self.routes[edge] = ((x, box.bottom), (x, end + title))
-        self.lines.append(PlacedLine(edge.style, self.routes[edge], edge, rail=True))
+        self.lines.append(PlacedLine(edge.style, self.routes[edge], edge, main=edge in self.plan.main_edges))
         label = Box(x + _INDENT, y + _RAIL - _ABOVE / 2, text.width, text.height)
         self.labels.append(PlacedLabel(edge, text, label))
         return end
@@ -620,6 +622,8 @@ class _Placing:
             self.routes[lane] = ((start, y), *bend, (end, arrival if bend else y))
             outward = Side.RIGHT if x > start else Side.LEFT
             self._place_labels(lane, start + outward.value * _INDENT, y - _ABOVE - self.texts[lane].height, outward)
+        main = (self.routes[lane] for lane in lanes if lane in self.plan.main_edges)
+        self.lines += [PlacedLine(track.style, route, track, main=True) for route in main]
 
 
 def _width(names: Iterable[str]) -> float:

@@ -92,7 +92,7 @@ text {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans
 .initial, .dropped {{ stroke-dasharray: 3 3 }}
 .halo {{ fill: none; stroke-width: 8 }}
 .line {{ fill: none; stroke-width: 1.6 }}
-.rail {{ stroke-width: 2.6 }}
+.bold {{ stroke-width: 2.6 }}
 path.cut {{ stroke-dasharray: 7 4 }}
 path.fail {{ stroke-width: 2; stroke-dasharray: 0.1 5; stroke-linecap: round }}
 """ + in_both_schemes("""
@@ -109,11 +109,11 @@ text { fill: $ink }
 .dropped { fill: $fill; stroke: $faint }
 rect.inner { fill: none; stroke-width: 1 }
 .halo { stroke: $card }
-path.rail { stroke: $ink }
+path.main { stroke: $ink }
 path.normal { stroke: $normal }
 path.cut { stroke: $cut }
 path.fail { stroke: $fail }
-#rail { fill: $ink }
+#main { fill: $ink }
 #normal { fill: $normal }
 #cut, tspan.cut { fill: $cut }
 #fail, tspan.fail { fill: $fail }
@@ -141,7 +141,7 @@ def to_svg(graph: Graph, *, legend_within: float = inf) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>The lifecycle of {escape(graph.name)}</title>",
         f"<style>{_SHEET}</style>",
-        f"<defs>{''.join(map(_arrowhead, ('rail', *(style.value for style in LineStyle))))}</defs>",
+        f"<defs>{''.join(map(_arrowhead, ('main', *(style.value for style in LineStyle))))}</defs>",
         f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="10"/>',
         f'<text class="title" x="{MARGIN}" y="34">{escape(graph.name)}</text>',
         *(shape for name, box in layout.frames.items() for shape in _frame(name, box)),
@@ -165,9 +165,9 @@ def _arrowhead(name: str) -> str:
 
 
 def _line(line: PlacedLine) -> str:
-    kind = "rail" if line.rail else line.style.value
+    kind = "main" if line.main and line.style is LineStyle.NORMAL else line.style.value
     head = f' marker-end="url(#{kind})"' if line.arrow else ""
-    return _path(f"line {kind}", line.points, head)
+    return _path(f"line {kind}{' bold' if line.main else ''}", line.points, head)
 
 
 def _path(kind: str, points: Sequence[Coordinate], more: str = "") -> str:

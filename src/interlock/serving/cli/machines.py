@@ -149,7 +149,7 @@ PROGRESS: Final = 5.0
 """Seconds between two lines about the progress where no terminal shows it."""
 _PATHS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "messages": {"main_path": ("absent", "between", "text", "between", "ended"), "column": ("absent", "between", "ended")},
-    "chat": {"main_path": ("absent", "open", "ended")},
+    "chat": {"main_path": ("absent", "created", "open", "ended")},
 }
 """The main path and column in the picture of a transducer, if not those of `draw`."""
 
