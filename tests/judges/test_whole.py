@@ -80,6 +80,11 @@ def test_what_differs_between_two_equal_answers_does_not_count(streamed, whole) 
             '`status` is `"incomplete"`, but `"completed"` in the whole answer',
         ),
         (
+            response(message("", logprobs=[{"token": "a"}])),
+            response(message("", logprobs=[{"token": "a"}, {"token": "b"}])),
+            "`output[0].logprobs` is a list of 1, but a list of 2 in the whole answer",
+        ),
+        (
             response(message("", refusal=[1])),
             response(message("", refusal=["1", None])),
             '`output[0].refusal` is `[1]`, but `["1", null]` in the whole answer',

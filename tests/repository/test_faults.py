@@ -30,7 +30,7 @@ def counted(*streams):
         ("python", "", [(CODE, {"R13": 1}, 1, 0)]),
         (
             "log-probabilities-parsers",
-            "R19: `output[1].content[0].logprobs` is `[null]`, but `[null, null]` in the whole answer",
+            "R19: `output[1].content[0].logprobs` is a list of 1, but a list of 2 in the whole answer",
             [(LOGPROBS, {"R15": 1, "R19": 1}, 1, 0)],
         ),
         (

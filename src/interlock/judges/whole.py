@@ -48,8 +48,10 @@ def _is_same_json(one: str, other: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Return a value as code; of a list, only the types of its objects."""
+    """Return a value as code; of a list, only the types of its objects, or its length if they have none."""
     if is_array(value):
         value = [each.get("type") if is_object(each) else each for each in value]
+        if value and all(each is None for each in value):
+            return f"a list of {len(value)}"
     text = json.dumps(value, ensure_ascii=False)
     return f"`{text if len(text) <= _LONGEST else f'{text[:_LONGEST]} …'}`"
