@@ -167,6 +167,6 @@ def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
     steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
     columns = steady, [name for name in steady if vllm[name].ordinary]
     none, three, six = ([read_mended().sound(run.build, number, names, {"R19"}) for names in columns] for number in (0, 3, 6))
-    assert f"With these three, {three[0]} of {len(steady)} streams have no error instead of {none[0]}" in text
+    assert f"{three[0]} of {len(steady)} streams have no error instead of {none[0]}" in text
     assert f"and {three[1]} of {len(columns[1])} ordinary ones instead of {none[1]}" in text
     assert f"with all six, {six[0]} and {six[1]} have none" in text
