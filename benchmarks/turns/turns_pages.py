@@ -69,7 +69,12 @@ The families share one tiny Qwen3 with Qwen's template, so only the text that a 
 the prompt never begins a thought. [servers.py](../../tests/real_vllm/servers.py) has the parsers of each. The script of
 `deepseek_v32` therefore writes the `<think>` with which that model's own template would end the prompt.
 
+{recorded}
+
 ## Responses
+
+The column of vLLM {release} is {next_build}: its Python code, on the compiled parts of {before}.
+It has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`. {next_recorded}
 """
 
 KEY: Final = """\
@@ -77,13 +82,13 @@ KEY: Final = """\
 
 | word | meaning |
 |---|---|
-| turn | One request, with the output that a script makes the model write. It is played twice: streamed and in one piece. |
+| turn | One request, with the output that a script makes the model write. It is played twice: streamed and not. |
 | finding | What [`interlock check`](../guides/check.md) finds in the stream: an error or a deviation. |
 | error | It breaks the published contract, even if no tested client breaks, or a known client. The tables by rule, fault and \
 group count R19 too. |
 | R19 | Our own rule, which no contract has: a request has one answer, streamed or not. It counts a turn once, if the response \
-in one piece is another one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments do not \
-count. A stream alone cannot show it: `interlock check --whole` compares the two. |
+that is not streamed is another one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments \
+do not count. A stream alone cannot show it: `interlock check --whole` compares the two. |
 | deviation | It breaks a rule, but every tested client accepts it, or a well-known service sends it. Most of vLLM's are about \
 fields ([R14](rules.md#r14)), such as a null that the API omits. |
 | without an error | Of a *stream*: `interlock check` finds none. Of a *turn*: neither that nor R19. |
@@ -97,15 +102,15 @@ BY_FAULT: Final = """\
 ### By fault
 
 The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
-rows. *In {after}* counts the turns that met it [there](#in-vllm-{anchor}). *Breaks* says what a client meets, the worst first:
+rows. *In {after}* counts the turns that met it in that release. *Breaks* says what a client meets, the worst first:
 the stream has no end; the stream helper of the `openai` package ({openai}, Python) raises at an event; the content in a place is
 another one than the model wrote; of the rest, *nothing tried* breaks. Of the {ordinary} ordinary turns, {unended} has no end, and
 {raising} raise; all of these are of gpt-oss with hosted tools.
 
 `benchmarks/turns/faults.py` sorts the errors. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull
-requests were read in November 2026: they describe the fault or a part of it, or mend it; where there is none, none was found.
+requests were read in November 2026: they describe the fault or a part of it, or fix it; where there is none, none was found.
 
-A stream is what vLLM sent. Where R19 is broken, what vLLM answered to the same request in one piece is beside it.
+A stream is what vLLM sent. Where R19 is broken, what vLLM answered to the same request without streaming is beside it.
 `interlock view FILE` shows a stream, and this finds its errors, also that of R19:
 
 ```sh
@@ -118,19 +123,10 @@ UNENDED: Final = """\
 
 vLLM raised an exception in these turns, and closed the connection. `middlewares.ExceptionLog` of
 [tests/real_vllm](../../tests/real_vllm/middlewares.py) wrote it to the log, with the innermost line of vLLM. {after} stopped in
-the same turns, and in one more, which the load decides: [with mends](#what-each-mend-gives), it stopped in rows of both releases.
+the same turns, and in one more, which the load decides: [with fixes](#what-each-fix-gives), it stopped in rows of both releases.
 
 | turn | exception | line |
 |---|---|---|"""
-
-NEXT: Final = """\
-### In vLLM {release}
-
-The turns through the Responses API of {build}: its Python code, on the compiled parts of {before}.
-It has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`.
-
-| | vLLM {before} | vLLM {release} |
-|---|---:|---:|"""
 
 GROUPS: Final = """\
 ### By group
@@ -146,24 +142,41 @@ without `data: [DONE]`, and {ours} of Interlock's.
 """
 
 MENDS: Final = """\
-### What each mend gives
+### What each fix gives
 
-Each row mends one fault more, in a running vLLM: [mends.py](../../tests/real_vllm/mends.py) wraps a few of its functions for each
-mend, and names their lines. `benchmarks/turns/vllm_turns.py mends` plays the turns in every row on the same server, in a run of
+Each row fixes one fault more, in a running vLLM: [mends.py](../../tests/real_vllm/mends.py) wraps a few of its functions for each
+fix, and names their lines. `benchmarks/turns/vllm_turns.py mends` plays the turns in every row on the same server, in a run of
 its own. A cell counts what has no error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones: first streams, by
-the contract, then turns, with our rule R19. [Which for whom](../library/engine.md#which-for-whom) compares mends and engine.
+the contract, then turns, with our rule R19. [Which for whom](../library/engine.md#which-for-whom) compares fixes and engine.
 
+<<<<<<< Updated upstream
 By the contract, the last event (in 0.32) and the fields of a call give most. White space is a matter of R19. A stream sends the
 beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed; so the mend
 strips every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the answer is not
 streamed, was not tried.
+=======
+By the contract, the last event and the fields of a call give most, then the status of items. White space is a matter of R19. A
+stream sends the beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed;
+so the fix strips every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the
+answer is not streamed, was not tried.
+>>>>>>> Stashed changes
 
 **None of the six cures the {unended} streams that stop, or the {raising} that raise in `openai`.** Pull requests about these are
 {requests}; {unreported} have none.
 
+<<<<<<< Updated upstream
 Four turns, *cut in arguments* of `qwen3_coder`, `glm45`, `glm47` and `minimax_m2`, have a second difference behind that of white
 space: not streamed, the arguments of the cut call are `{{}}`. The two DeepSeek groups are left out: in every row anew, the load
 decides whether `<think>` is in their reasoning.
+=======
+Counted from the faults above, all fixes would give five turns more. R19 names only the first difference: behind the white space,
+the turns *cut in arguments* of `qwen3_coder`, `glm45`, `glm47` and `minimax_m2` have another one, because without streaming
+the arguments of the cut call are `{{}}`. And the last event of *a foreign role* lacks an item because of the role of its message.
+
+The two DeepSeek groups are left out: in every row anew, the load decides whether `<think>` is in their reasoning.
+
+{recorded}
+>>>>>>> Stashed changes
 """
 
 TURNS: Final = """\
@@ -176,8 +189,8 @@ of the stream differs from what the model wrote.
 An *ordinary* turn is one that a working model writes, to its end.
 
 Some streams are in [tests/corpus/vllm](../../../tests/corpus/vllm) as vLLM sent them, and linked below; with them is the answer
-to the same request in one piece, where it is another one. `interlock check A.sse` finds the errors, with `--whole A.json` also
-that of R19, and `interlock view A.sse` shows the stream. `benchmarks/turns/vllm_turns.py` plays the turns again, writes this
+to the same request without streaming, where it is another one. `interlock check A.sse` finds the errors, with `--whole A.json`
+also that of R19, and `interlock view A.sse` shows the stream. `benchmarks/turns/vllm_turns.py` plays the turns again, writes this
 page, and leaves all streams and answers of both servers in `benchmarks/out/streams`.
 
 ## Responses
@@ -261,12 +274,16 @@ class Run:
         openai: The version of the `openai` package that read the streams.
         lines: The lines of vLLM's source that make the faults, by their place.
         next_build: The version of vLLM that played the turns of the side `next`, and what it ran on.
+        recorded: The day and the commit of the run, as a sentence.
+        next_recorded: The same of the run of the side `next`.
     """
 
     build: str
     openai: str
     lines: Mapping[str, int]
     next_build: str = ""
+    recorded: str = ""
+    next_recorded: str = ""
 
 
 @frozen
@@ -276,10 +293,12 @@ class Mended:
     Args:
         mends: What each mend does, in the order in which they apply.
         rules: For each build of vLLM and each turn, the rules that it breaks without a mend, with the first, with two, and so on.
+        recorded: The day and the commit of the run, as a sentence.
     """
 
     mends: Sequence[str]
     rules: Mapping[str, Mapping[str, Sequence[str]]]
+    recorded: str = ""
 
     def sound(self, build: str, number: int, names: Sequence[str], ignored: AbstractSet[str] = frozenset()) -> int:
         """Return how many of some turns break no rule but ignored ones, with as many of the first mends as the number says."""
@@ -312,19 +331,29 @@ def read_mended() -> Mended:
     rules: dict[str, dict[str, Sequence[str]]] = {}
     for row in rows:
         rules.setdefault(row["build"], {})[row["turn"]] = row["rules"]
-    return Mended(head["mends"], rules)
+    return Mended(head["mends"], rules, head["recorded"])
 
 
 def page(run: Run, sides: Sides, mended: Mended) -> Iterator[str]:
     """Yield the lines of docs/evidence/conformance.md."""
     vllm, interlock = sides["vllm"]["responses"], sides["interlock"]["responses"]
     ordinary = [name for name, turn in vllm.items() if turn.ordinary]
-    yield INTRODUCTION.format(turns=len(vllm), ordinary=len(ordinary), build=run.build)
-    yield "| | vLLM | Interlock |"
-    yield "|---|---:|---:|"
-    yield from _table(_summary(vllm, ordinary), _summary(interlock, ordinary))
+    before, release = _release(run.build), _release(run.next_build)
+    yield INTRODUCTION.format(
+        turns=len(vllm),
+        ordinary=len(ordinary),
+        build=run.build,
+        recorded=run.recorded,
+        next_recorded=run.next_recorded,
+        next_build=run.next_build,
+        before=before,
+        release=release,
+    )
+    yield f"| | vLLM {before} | vLLM {release} | Interlock in {before} |"
+    yield "|---|---:|---:|---:|"
+    yield from _table(*(_summary(turns, ordinary) for turns in (vllm, sides["next"]["responses"], interlock)))
     yield ""
-    yield "A few of vLLM's faults make most of its errors: [what each mend gives](#what-each-mend-gives)."
+    yield "A few of vLLM's faults make most of its errors: [what each fix gives](#what-each-fix-gives)."
     yield ""
     yield KEY
     yield "### By rule"
@@ -342,9 +371,6 @@ def page(run: Run, sides: Sides, mended: Mended) -> Iterator[str]:
     yield NO_MARKER.format(theirs=theirs, ours=ours or "none")
     yield from _faults(run, vllm, sides["next"]["responses"])
     yield from _mends(mended, vllm)
-    yield NEXT.format(release=_release(run.next_build), build=run.next_build, before=_release(run.build))
-    yield from _table(_summary(vllm, ordinary), _summary(sides["next"]["responses"], ordinary))
-    yield ""
     yield GROUPS
     yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|---:|---:|"
@@ -371,7 +397,6 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
         openai=run.openai,
         release=release,
         after=after,
-        anchor=after.replace(".", ""),
         corpus=CORPUS,
         r19=r19,
         ordinary=len(ordinary),
@@ -415,9 +440,10 @@ def _mends(mended: Mended, vllm: Mapping[str, Played]) -> Iterator[str]:
         raising=sum(turn.raises for turn in vllm.values()),
         requests=", ".join(map(_report, requests)),
         unreported=" and ".join(f"*{fault.turn}*" for fault in breaking if not fault.reports),
+        recorded=mended.recorded,
     )
     heads = [f"{_release(build)}: {kind}" for kind in ("streams", "turns, with R19") for build in mended.rules]
-    yield f"| mended | {' | '.join(heads)} |"
+    yield f"| fixed | {' | '.join(heads)} |"
     yield f"|---|{'---:|' * len(heads)}"
     for number, says in enumerate(("nothing", *mended.mends)):
         cells = [
@@ -446,7 +472,7 @@ def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[st
         "turns whose stream has no terminal event": sum(not turn.ended for turn in every),
         "turns whose events make the `openai` package raise": sum(turn.raises for turn in every),
         "errors of the contract or a client": sum(sum(turn.errors.values()) for turn in every) - other_whole,
-        "turns whose answer in one piece is another one (R19)": other_whole,
+        "turns whose answer without streaming is another one (R19)": other_whole,
         "deviations": sum(sum(turn.deviations.values()) for turn in every),
     }
 
@@ -465,7 +491,7 @@ def _sources(fault: Fault, release: str, lines: Mapping[str, int], vllm: Mapping
 
 def _links(name: str, turn: Played, root: str, says: str) -> str:
     """Return links to the files of a sample."""
-    links = zip((says, "in one piece"), sample_files(name, turn), strict=False)
+    links = zip((says, "not streamed"), sample_files(name, turn), strict=False)
     return ", ".join(f"[{label}]({root}/{CORPUS}/{file})" for label, file in links)
 
 

@@ -38,12 +38,13 @@ from interlock.judges.whole import compare_whole
 from interlock.testing.conformance.player import CaseEnd, Player
 
 ROOT: Final = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm")]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "support"), str(ROOT / "tests" / "real_vllm")]
 
 import apis  # noqa: E402 - it is found by the line above
 from faults import FAULTS, symptoms  # noqa: E402 - likewise
 from mends import MENDS  # noqa: E402 - likewise
 from playing import TIMEOUT, events  # noqa: E402 - likewise
+from runs import described, this_run  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
@@ -173,7 +174,8 @@ def play_mends(groups: Sequence[str], build: str) -> None:
     mends = [str(mend.__doc__).partition("\n")[0] for mend in MENDS]
     kept[build] = {turn.name: turns_rules[turn.name] for _, _, turns in PLAN for turn in turns if turn.name in turns_rules}
     rows = ({"build": build, "turn": name, "rules": rules} for build, turns in kept.items() for name, rules in turns.items())
-    MENDED_RESULTS.write_text("".join(f"{json.dumps(row)}\n" for row in ({"mends": mends}, *rows)), encoding="utf-8")
+    head = {"mends": mends, "recorded": described(this_run())}
+    MENDED_RESULTS.write_text("".join(f"{json.dumps(row)}\n" for row in (head, *rows)), encoding="utf-8")
     write_pages()
 
 
@@ -205,10 +207,10 @@ def main() -> None:
         play_mends(groups[1:], build)
         return
     if groups == ["next"]:
-        run, groups, played_sides = evolve(run, next_build=build), [], NEXT_SIDES
+        run, groups, played_sides = evolve(run, next_build=build, next_recorded=described(this_run())), [], NEXT_SIDES
     else:
         lines = {str(place): place.line(source) for fault in FAULTS for place in fault.places}
-        run = evolve(run, build=build, openai=version("openai"), lines=lines)
+        run = evolve(run, build=build, openai=version("openai"), lines=lines, recorded=described(this_run()))
     for group, setup, turns in PLAN:
         if not groups or group.strip("`") in groups:
             for side, api, name, played in measure(setup, turns, group, played_sides):

@@ -462,10 +462,10 @@ def _figures() -> Iterator[str]:
     """Repeat a few figures of the pages that `benchmarks/turns/vllm_turns.py` and `benchmarks/write_docs.py` write."""
     pages = ("evidence/conformance.md", "evidence/performance/bounds.md", "evidence/performance/figures.md", "guides/vllm.md")
     conformance, performance, figures, guide = ((DOCS / page).read_text("utf-8") for page in pages)
-    conformance, _, later = conformance.partition("### Key")
+    conformance, _, _ = conformance.partition("### Key")
     ((turns, release),) = re.findall(r"^(\d+) scripted turns, played on vLLM (\S+)", conformance, flags=re.MULTILINE)
     (ordinary,) = re.findall(r"^(\d+) of the turns are \*ordinary\*", conformance, flags=re.MULTILINE)
-    (next_release,) = re.findall(r"^### In vLLM (\S+)$", later, flags=re.MULTILINE)
+    (next_release,) = re.findall(r"^The column of vLLM (\S+) is", conformance, flags=re.MULTILINE)
     release = release.partition("+")[0]
     yield f"| {turns} turns | vLLM {release} | vLLM {next_release} | Interlock in {release} |"
     yield "|---|---:|---:|---:|"
@@ -483,9 +483,8 @@ def _figures() -> Iterator[str]:
             "errors of the contract or a client",
         ),
     ):
-        ((theirs, ours),) = re.findall(rf"^\| {row} \| (.*) \| (.*) \|$", conformance, flags=re.MULTILINE)
-        (next_one,) = re.findall(rf"^\| {row} \| .* \| (.*) \|$", later, flags=re.MULTILINE)
-        yield f"| {name} | {theirs} | {next_one} | {ours} |"
+        (counts,) = re.findall(rf"^\| {row} \| (.* \| .* \| .*) \|$", conformance, flags=re.MULTILINE)
+        yield f"| {name} | {counts} |"
     yield ""
     yield "| CPU time of vLLM's API process | vLLM | Interlock |"
     yield "|---|---:|---:|"

@@ -163,7 +163,7 @@ def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
         in text
     )
     completed = count_faults(turn.causes for turn in turns)[COMPLETED].turns
-    assert f"The last event, which {completed} turns met, is mended in 0.33." in text
+    assert f"The last event, which {completed} turns met, is fixed in 0.33." in text
     steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
     columns = steady, [name for name in steady if vllm[name].ordinary]
     none, three, six = ([read_mended().sound(run.build, number, names, {"R19"}) for names in columns] for number in (0, 3, 6))
