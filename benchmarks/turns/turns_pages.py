@@ -149,34 +149,19 @@ fix, and names their lines. `benchmarks/turns/vllm_turns.py mends` plays the tur
 its own. A cell counts what has no error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones: first streams, by
 the contract, then turns, with our rule R19. [Which for whom](../library/engine.md#which-for-whom) compares fixes and engine.
 
-<<<<<<< Updated upstream
 By the contract, the last event (in 0.32) and the fields of a call give most. White space is a matter of R19. A stream sends the
-beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed; so the mend
+beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed; so the fix
 strips every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the answer is not
 streamed, was not tried.
-=======
-By the contract, the last event and the fields of a call give most, then the status of items. White space is a matter of R19. A
-stream sends the beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed;
-so the fix strips every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the
-answer is not streamed, was not tried.
->>>>>>> Stashed changes
 
 **None of the six cures the {unended} streams that stop, or the {raising} that raise in `openai`.** Pull requests about these are
 {requests}; {unreported} have none.
 
-<<<<<<< Updated upstream
 Four turns, *cut in arguments* of `qwen3_coder`, `glm45`, `glm47` and `minimax_m2`, have a second difference behind that of white
 space: not streamed, the arguments of the cut call are `{{}}`. The two DeepSeek groups are left out: in every row anew, the load
 decides whether `<think>` is in their reasoning.
-=======
-Counted from the faults above, all fixes would give five turns more. R19 names only the first difference: behind the white space,
-the turns *cut in arguments* of `qwen3_coder`, `glm45`, `glm47` and `minimax_m2` have another one, because without streaming
-the arguments of the cut call are `{{}}`. And the last event of *a foreign role* lacks an item because of the role of its message.
-
-The two DeepSeek groups are left out: in every row anew, the load decides whether `<think>` is in their reasoning.
 
 {recorded}
->>>>>>> Stashed changes
 """
 
 TURNS: Final = """\
