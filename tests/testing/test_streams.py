@@ -115,6 +115,26 @@ def test_an_empty_stream_is_not_legal():
         assert_legal([])
 
 
+@for_each("api", [None, "chat", "messages", "responses"])
+@for_each(
+    "body",
+    [
+        b'{"error": {"message": "x"}}',
+        b'{"error": "x"}',
+        b'{"request_id": "req_1", "error": {"message": "x"}}',
+        b'{"type": "error", "error": {"type": "overloaded_error"}}',
+        b'{"id": "c", "object": "chat.completion"}',
+        b'[{"error": {"message": "x"}}]',
+    ],
+)
+def test_a_body_that_is_no_stream_raises_what_the_command_prints(body, api):
+    result = CliRunner().invoke(app, ["check", "-"], input=body)
+    for chunks in (body, [body[:9], body[9:]]):
+        with pytest.raises(AssertionError) as raised:
+            assert_legal(chunks, api=api)
+        assert (result.exit_code, result.stderr) == (2, f"interlock: standard input: {raised.value}\n")
+
+
 # The examples on the pages about checking and testing streams give the printed results
 
 

@@ -5,6 +5,7 @@ docs/guides/dialects.md explains the rules of the other APIs than Responses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Final
@@ -13,7 +14,7 @@ from interlock.dialects import DIALECT_APIS, ApiName
 from interlock.events.dialects import DialectName
 from interlock.events.json import elements, members, parse
 from interlock.events.rulebook import Rule
-from interlock.events.sse import SseMessage
+from interlock.events.sse import BOM, SseMessage
 from interlock.judges.judging import Body, DialectJudge, Judge, JudgedMessage, StreamDecoder, Verdict, read_body
 
 UNDECIDED: Final = 2**16
@@ -28,6 +29,24 @@ DIALECT_RULES: Final[Mapping[str, Rule]] = {
     number: rule for judge in DIALECT_JUDGES.values() for number, rule in judge.rules.items()
 }
 """The rules of these APIs, by number."""
+
+_ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
+_WHOLE: Final = re.compile(rb'\s*\{[^{}]*(?:"object"\s*:\s*"(?:response|chat\.completion)"|"type"\s*:\s*"message")')
+_ERROR: Final = re.compile(rb'\s*\{[^{}]*"error"\s*:(?!\s*null)')
+_SHOWN: Final = 200
+"""The most bytes of a server's error that are shown."""
+
+
+def why_no_stream(beginning: bytes) -> str:
+    """Return why the body of an answer that begins so is no stream; empty if it may be one."""
+    beginning = beginning.removeprefix(BOM)
+    if _ARRAY.match(beginning):
+        return "this is a JSON array, not a stream: write one event per line"
+    if _WHOLE.match(beginning):
+        return 'this is a whole answer, not a stream: add "stream": true to the request'
+    if _ERROR.match(beginning):
+        return f"this is an error of the server, not a stream: {beginning[:_SHOWN].decode(errors='replace').strip()}"
+    return ""
 
 
 def find_api(body: Body) -> ApiName | None:

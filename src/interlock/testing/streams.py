@@ -26,7 +26,7 @@ from interlock.fsm import deltas
 from interlock.fsm.driver import ReadyCall, ResponseDriver, SequentialIds
 from interlock.fsm.lifecycles import LIFECYCLES
 from interlock.judges import Acceptor, AnyJudge, Finding
-from interlock.judges.dialects import find_api
+from interlock.judges.dialects import find_api, why_no_stream
 
 T = TypeVar("T")
 
@@ -106,11 +106,14 @@ def assert_legal(
         api: The API of the stream; by default, the one that its first event shows.
 
     Raises:
-        AssertionError: The stream is not legal; the message lists the findings.
+        AssertionError: The stream is not legal, and the message lists the findings; or the bytes are no stream, such as the error
+            or the whole answer of a server.
     """
     entries = [stream] if isinstance(stream, bytes) else [*stream]
     chunks = [entry for entry in entries if isinstance(entry, bytes)]
     if chunks:
+        if reason := why_no_stream(b"".join(chunks)):
+            raise AssertionError(reason)
         results = _judged(chunks, dialect, api)
     else:
         results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect, api=api)

@@ -19,7 +19,6 @@ from interlock.dialects import APIS, ApiName
 from interlock.events.dialects import DIALECTS, Dialect, DialectName
 from interlock.events.json import clean, dumps, is_object, parse
 from interlock.events.shapes import counted
-from interlock.events.sse import BOM
 from interlock.serving.cli.options import (
     FILE,
     UNUSABLE,
@@ -54,13 +53,8 @@ _FINDING: Final = (
     "line",
 )
 """The fields of a finding in JSON."""
-_SHOWN: Final = 200
-"""The most bytes of a server's error that are shown."""
 _MARGIN: Final = " " * 7
 _NO_STREAM: Final = "this is not a stream: it has no event of Responses, Messages or Chat Completions"
-_ARRAY: Final = re.compile(rb"\s*\[\s*[{\]]")
-_WHOLE: Final = re.compile(rb'\s*\{[^{}]*(?:"object"\s*:\s*"(?:response|chat\.completion)"|"type"\s*:\s*"message")')
-_ERROR: Final = re.compile(rb'\s*\{(?:\s*"type"\s*:\s*"error"\s*,)?\s*"error"\s*:\s*\{')
 
 
 @frozen
@@ -250,6 +244,7 @@ def _echo(lines: Iterable[str]) -> None:
 
 def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> str:
     """Feed a source, or the stream of a recording, to a judge; return why it cannot be read, or an empty text."""
+    from interlock.judges.dialects import why_no_stream
     from interlock.serving.engines.recordings import RecordingError, replay_frames
 
     is_empty = True
@@ -263,13 +258,8 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
                     for frame in replay_frames(recording, dialect):
                         judge.feed(frame)
                     break
-                beginning = chunk.removeprefix(BOM) if place == 0 else b""
-                if _ARRAY.match(beginning):
-                    return "this is a JSON array, not a stream: write one event per line"
-                if _WHOLE.match(beginning):
-                    return 'this is a whole answer, not a stream: add "stream": true to the request'
-                if _ERROR.match(beginning):
-                    return f"this is an error of the server, not a stream: {beginning[:_SHOWN].decode(errors='replace').strip()}"
+                if place == 0 and (reason := why_no_stream(chunk)):
+                    return reason
                 judge.feed(chunk)
     except SourceError as error:
         return str(error).removeprefix(f"{name}: ")
