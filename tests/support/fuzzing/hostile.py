@@ -7,7 +7,6 @@ its longest wait is the delay that the request causes for others.
 from __future__ import annotations
 
 import json
-import platform
 import socket
 import sys
 import time
@@ -26,6 +25,10 @@ from live.mcp_servers import plain, running
 from live.sockets import DEFLATE, MIB, framed, raw_socket
 from live.watched import PATIENCE, Watch, serving
 from websockets.frames import Opcode
+
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+
+from runs import described, this_run
 
 ALLOWED: Final = ("--allow-mcp-host", "127.0.0.1")
 """The options of the server."""
@@ -316,8 +319,8 @@ def main() -> int:
 def write(rows: list[str]) -> None:
     """Write the rows into the page."""
     head = "| request | kB | answer | seconds | longest `/health`, ms | held up, ms | memory, MB |\n|---|--:|---|--:|--:|--:|--:|"
-    machine = f"{platform.machine()}, Python {platform.python_version()}, {len(rows)} requests one after another on one server."
-    table = "\n".join([BEGIN, "", head, *rows, "", machine, "", END])
+    run = f"{described(this_run())} {len(rows)} requests one after another on one server."
+    table = "\n".join([BEGIN, "", head, *rows, "", run, "", END])
     page = PAGE.read_text()
     before, rest = page.split(BEGIN)
     PAGE.write_text(before + table + rest.split(END)[1])
