@@ -114,7 +114,7 @@ FAULTS: Final = (
         "a function call",
     ),
     Fault(
-        "A call that is cut is only in the stream; in one piece, it is a text.",
+        "A call that is cut is only in the stream; not streamed, it is a text.",
         r'^R19: `output` is `\[.*"function_call"\]`, but `\[.*"message"\]`',
         WRONG_WHOLE,
         (Place("vllm/tool_parsers/hermes_tool_parser.py", "extract_tool_calls", "except Exception"),),
@@ -260,7 +260,7 @@ FAULTS: Final = (
         turn="a search",
     ),
     Fault(
-        "The log probabilities of deltas are not in `response.output_text.done`; in one piece, a text has the reasoning's too.",
+        "The log probabilities of deltas are not in `response.output_text.done`; not streamed, a text has the reasoning's too.",
         r"^R15: |^R19: `output\[\d+\].*\.logprobs`",
         NOTHING_TRIED,
         (

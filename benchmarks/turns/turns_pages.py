@@ -521,8 +521,7 @@ def _others(sides: Sides) -> Iterator[str]:
             side: Counter(rule for turn in sides[side][api].values() for rule in turn.errors) for side in ("vllm", "interlock")
         }
         for rule in sorted({*broken["vllm"], *broken["interlock"]}, key=_number):
-            name = DIALECT_RULES[rule].name if rule in DIALECT_RULES else "one truth"
-            yield f"| {rule} {name} | {broken['vllm'][rule]} | {broken['interlock'][rule]} |"
+            yield f"| {rule} {DIALECT_RULES[rule].name} | {broken['vllm'][rule]} | {broken['interlock'][rule]} |"
 
 
 def turns_page(sides: Sides) -> Iterator[str]:

@@ -20,7 +20,7 @@ _CUT: Final = ContextVar[Any]("_CUT", default=None)
 
 
 def white_space(replace: Callable[..., None]) -> None:
-    """A text has no white space around it, in the stream and in one piece.
+    """A text has no white space around it, streamed and not.
 
     serving.py:1033 and 1236 (0.33: 1050 and 1259), where a parser is called.
     """
@@ -126,7 +126,7 @@ def empty_items(replace: Callable[..., None]) -> None:
 
 
 def code_calls(replace: Callable[..., None]) -> None:
-    """A call of the code interpreter is one in the last event and in one piece, as it is in the stream.
+    """A call of the code interpreter is one in the last event and not streamed, as it is in the stream.
 
     harmony.py:476 (0.33: likewise), which makes it reasoning.
     """
@@ -150,7 +150,7 @@ def code_calls(replace: Callable[..., None]) -> None:
 
 
 def status_of_items(replace: Callable[..., None]) -> None:
-    """An item of gpt-oss is `incomplete`, when it is done and in one piece, if it is the last of an incomplete response.
+    """An item of gpt-oss is `incomplete`, when it is done and not streamed, if it is the last of an incomplete response.
 
     context.py:699 (0.33: 701) takes a message without its end for one; streaming_events.py:426 and its like write `completed`.
     """

@@ -133,13 +133,13 @@ R17 | totality | content
 | Any sequence of tokens becomes a legal stream, which contains no control token, and all text that the model wrote, except
   what R18 and R20 leave out.
 
-R18 | empties | content
+R18 | blank items | content
 | A call without arguments is an item, whose arguments are `{}` if the model wrote none, a blank or `null`. Reasoning whose
   content is encrypted or withheld is an item. A message or reasoning of only white space is left out: leading white space
   waits until other text follows.
 | No client breaks; the rule is for the streams that Interlock writes.
 
-R19 | one truth | content
+R19 | streamed equals whole | content
 | A response that is not streamed equals the response that the terminal event of its stream would contain.
   `interlock check --whole` compares the two.
 

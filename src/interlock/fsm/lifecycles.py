@@ -206,7 +206,7 @@ A part of output text has log probabilities for all of its text or for none (rul
 text fires `split` instead of `append`, and begins another part.
 """
 
-# The calls that the client runs, and the items that come whole, most of which are the outputs of such calls.
+# The calls that the client runs, and the items without deltas, most of which are the outputs of such calls.
 
 
 def _call(kind: ItemKind, text: ItemEmission, text_end: ItemEmission) -> Lifecycle[AnyItem]:
