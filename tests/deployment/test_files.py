@@ -55,11 +55,10 @@ def test_the_command_accepts_the_options_in_each_file(name, monkeypatch) -> None
         assert (subcommand, settings_of().port) == ("serve", 8000)
 
 
-def test_every_gateway_is_one_process_because_the_page_of_several_lacks_their_cpu_time() -> None:
-    assert "process_cpu_seconds_total" in " ".join(EXPRESSIONS)
-    assert [name for name, text in TEXTS.items() if "--workers" in text or re.search(r"^workers", text, re.MULTILINE)] == [
-        "grafana/dashboard.json"
-    ]
+def test_a_gateway_has_two_processes_where_nothing_else_replaces_one_that_hangs() -> None:
+    files = ("compose.yaml", "interlock@.service", "Dockerfile", "chart/templates/deployment.yaml")
+    assert [name for name in files if " --workers 2 " in f" {' '.join(command(name))} "] == ["compose.yaml", "interlock@.service"]
+    assert "livenessProbe" in TEXTS["chart/templates/deployment.yaml"]
 
 
 def test_the_gateway_file_is_valid_and_its_alias_is_served_by_vllm() -> None:

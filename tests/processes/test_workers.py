@@ -60,6 +60,13 @@ class Command:
         return wait_for(written)[0]
 
     @property
+    def measured(self):
+        """The processes whose CPU time is on the page of metrics, but the supervisor."""
+        page = self.ask("GET", "/metrics").text
+        pids = re.findall(r'^process_cpu_seconds_total\{pid="(\d+)"\} ', page, re.MULTILINE)
+        return {*map(int, pids)} - {self.process.pid}
+
+    @property
     def workers(self):
         """The processes that serve; multiprocessing adds one that tracks resources."""
         pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
@@ -149,6 +156,7 @@ def test_two_processes_serve_behind_one_port_with_one_page_of_metrics() -> None:
         line = 'interlock_responses_total{model="interlock-embedded",reason="",status="completed"} 37.0'
         for _ in range(4):
             wait_for(lambda: line in command.ask("GET", "/metrics").text.splitlines())
+        wait_for(lambda: command.measured == command.workers)
 
 
 def test_a_killed_process_is_replaced_and_its_background_response_fails() -> None:
@@ -165,6 +173,7 @@ def test_a_killed_process_is_replaced_and_its_background_response_fails() -> Non
             owners[owner].read()
         wait_for(lambda: len(command.workers) == 2 and owner not in command.workers)
         assert other in command.workers
+        wait_for(lambda: command.measured == command.workers)
         response = wait_for(lambda: ended(command, name))
         reason = f"process {owner} was ended by signal 9 (Killed); another starts"
         assert re.search(rf"WARNING \S+server: {re.escape(reason)}\n", command.log.read_text())

@@ -13,9 +13,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -23,6 +24,7 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
+    from prometheus_client import Metric as PrometheusMetric
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable with the folder in which several processes share their metrics; `prometheus_client` reads it."""
@@ -185,8 +187,28 @@ def page(accept: str) -> tuple[bytes, str] | None:
     if SHARED_FOLDER in os.environ:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the package does not annotate it
+        registry.register(_Processes(Path(os.environ[SHARED_FOLDER])))
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
+
+
+@frozen
+class _Processes:
+    """Collects the metrics about each process that shares its own in the folder, with its `pid`."""
+
+    folder: Path
+
+    def collect(self) -> Iterable[PrometheusMetric]:
+        from prometheus_client import ProcessCollector  # noqa: PLC0415 - an extra
+
+        collected: dict[str, PrometheusMetric] = {}
+        for file in sorted(self.folder.glob("gauge_livesum_*.db")):  # `forget` removes those of a process that has exited
+            pid = file.stem.rpartition("_")[2]
+            for metric in ProcessCollector(pid=partial(str, pid), registry=None).collect():
+                samples = [sample._replace(labels={"pid": pid}) for sample in metric.samples]
+                metric.samples = collected[metric.name].samples + samples if metric.name in collected else samples
+                collected[metric.name] = metric
+        return collected.values()
 
 
 def share() -> None:
