@@ -49,6 +49,7 @@ def command(name):
 @pytest.mark.parametrize("name", ["compose.yaml", "Dockerfile", "interlock@.service", "chart/templates/deployment.yaml"])
 def test_the_command_accepts_the_options_in_each_file(name, monkeypatch) -> None:
     monkeypatch.chdir(DEPLOY)
+    monkeypatch.setenv("INTERLOCK_STORE", "postgresql://store/interlock")  # as in compose.yaml; several processes need one
     subcommand, *arguments = [argument.replace("/etc/interlock/gateway.toml", "gateway.toml") for argument in command(name)]
     context = serve.make_context(subcommand, arguments, help_option_names=["-h", "--help"])  # the command caches its help option
     with context:
