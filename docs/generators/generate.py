@@ -102,6 +102,9 @@ READABLE = 1000
 WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edges) == 1]
 """The kinds of item whose lifecycle has one edge: a page describes them together."""
 
+PLAIN_CALLS = ["tool_search_call", "local_shell_call", "computer_call", "program"]
+"""The kinds of call whose lifecycles differ in the name only: a page describes them together."""
+
 
 PAGES: Mapping[str, tuple[str, str]] = {
     "items": ("Items", "The lifecycles of the response and of what the model writes for people: its reasoning and its messages."),
@@ -129,7 +132,10 @@ def generated() -> dict[Path, str]:
     """Return every generated file, by its path from the root of the repository."""
     files: dict[Path, str] = {}
     graphs = {**stream_graphs(), **process_graphs()}
-    files |= {LIFECYCLES / f"{name}.svg": to_svg(graphs[name], legend_within=READABLE) for name in PAGE_OF}
+    files |= {
+        LIFECYCLES / f"{name}.svg": to_svg(graphs[name], legend_within=READABLE) for name in PAGE_OF if name not in PLAIN_CALLS
+    }
+    files[LIFECYCLES / "plain_call.svg"] = to_svg(evolve(graphs[PLAIN_CALLS[0]], name="plain_call"), legend_within=READABLE)
     files[LIFECYCLES / "whole.svg"] = to_svg(evolve(graphs[WHOLE_KINDS[0]], name="whole"))
     files |= {LIFECYCLES / f"{page}.md": "\n\n".join(_page(page)) + "\n" for page in PAGES}
     files[Path("src", "interlock", "serving", "view", "page", "machines.json")] = machines.written(
@@ -197,8 +203,10 @@ def _page(page: str) -> Iterator[str]:
     yield f"{about} [lifecycles.md](../lifecycles.md) explains how to read them."
     graphs = {**stream_graphs(), **process_graphs()}
     for name, its_page in PAGE_OF.items():
-        if its_page == page:
+        if its_page == page and name not in PLAIN_CALLS:
             yield from _section(name, graphs[name])
+    if page == "calls":
+        yield from _plain_calls()
     if page == "items":
         yield from _whole_section()
     yield "`make docs` writes this page from the tables. `interlock diagram NAME` prints a machine as Mermaid."
@@ -269,6 +277,22 @@ def _observed(name: str) -> Iterator[str]:
     for edge in OBSERVED[name]:
         events = ", ".join(f"`{wire_name(event)}`" for event in edge.events)
         yield f"| `{edge.source}` | `{edge.dest}` | {events} | {edge.why} |"
+
+
+def _plain_calls() -> Iterator[str]:
+    """Describe the calls whose lifecycles differ in the name only: the machine once, then an example of each."""
+    yield "## Calls that do not stream"
+    yield (
+        "Nothing of these calls streams between `response.output_item.added` and `response.output_item.done`, which has the "
+        "complete item. Their lifecycles differ in the name only, so one picture and one table stand for all of them."
+    )
+    yield "Declared in [fsm/lifecycles.py](../../../src/interlock/fsm/lifecycles.py)."
+    yield "![The machine of every call that does not stream](plain_call.svg)"
+    yield "\n".join(_table("plain_call", stream_graphs()[PLAIN_CALLS[0]]))
+    for name in PLAIN_CALLS:
+        yield f"### `{name}`"
+        yield subject_of(name).about
+        yield from _examples(name)
 
 
 def _whole_section() -> Iterator[str]:

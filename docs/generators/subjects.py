@@ -31,6 +31,8 @@ class Subject:
 
 
 LOOKUP: Final = {"server_label": "docs", "name": "lookup", "arguments": '{"query": "install"}'}
+CALL: Final = {"call_id": "call_1"}
+TASK: Final = '{"task": "Write the summary"}'
 FOUND: Final = {"file_id": "file_1", "filename": "policy.md", "score": 0.9, "text": "Within 30 days."}
 
 SUBJECTS: Final[Mapping[str, Subject]] = {
@@ -253,20 +255,24 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         triggers=("begin", "think", "seal", "text", "close", "call", "argue", "argue", "close", "end"),
     ),
     **{
-        kind: Subject(about, deltas=(Open(kind, example(kind)),))
-        for kind, about in (
-            ("apply_patch_call_output", "Whether the client applied a patch."),
-            ("local_shell_call_output", "The output of a command that the client ran for a `local_shell_call`."),
-            ("computer_call_output", "The screenshot after the actions of a `computer_call`."),
-            ("tool_search_output", "The tools that a `tool_search_call` found."),
-            ("program_output", "The result of a `program`."),
-            ("function_call_output", "The result of a function."),
-            ("custom_tool_call_output", "The result of a custom tool."),
-            ("mcp_approval_response", "The client's answer to an `mcp_approval_request`."),
-            ("additional_tools", "Tools that the model may use from here on."),
-            ("agent_message", "A message from one agent to another."),
-            ("multi_agent_call", "A call by which an agent starts, messages or stops other agents."),
-            ("multi_agent_call_output", "The result of a `multi_agent_call`."),
+        kind: Subject(about, deltas=(Open(kind, {**example(kind), **values}),))
+        for kind, about, values in (
+            ("apply_patch_call_output", "Whether the client applied a patch.", CALL),
+            (
+                "local_shell_call_output",
+                "The output of a command that the client ran for a `local_shell_call`.",
+                {"output": "a.txt"},
+            ),
+            ("computer_call_output", "The screenshot after the actions of a `computer_call`.", CALL),
+            ("tool_search_output", "The tools that a `tool_search_call` found.", CALL),
+            ("program_output", "The result of a `program`.", {**CALL, "result": "18 °C"}),
+            ("function_call_output", "The result of a function.", {"output": "18 °C"}),
+            ("custom_tool_call_output", "The result of a custom tool.", {**CALL, "output": "done"}),
+            ("mcp_approval_response", "The client's answer to an `mcp_approval_request`.", {"approval_request_id": "mcpr_1"}),
+            ("additional_tools", "Tools that the model may use from here on.", {}),
+            ("agent_message", "A message from one agent to another.", {"author": "planner", "recipient": "writer"}),
+            ("multi_agent_call", "A call by which an agent starts, messages or stops other agents.", {"arguments": TASK}),
+            ("multi_agent_call_output", "The result of a `multi_agent_call`.", CALL),
         )
     },
 }

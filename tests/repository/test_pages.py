@@ -9,7 +9,9 @@ from pathlib import Path
 
 import generate
 import pytest
+from attrs import evolve
 from for_each import for_each
+from generate import PLAIN_CALLS
 
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
@@ -51,7 +53,7 @@ def sections(generated):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [name for name, graph in GRAPHS.items() if len(graph.edges) > 1])
+@pytest.mark.parametrize("name", [name for name, graph in GRAPHS.items() if len(graph.edges) > 1 and name not in PLAIN_CALLS])
 def test_the_section_of_a_machine_has_its_picture_its_table_and_a_stream(generated, name) -> None:
     section = sections(generated)[name]
     assert section.count(f"]({name}.svg)") == 1
@@ -61,6 +63,17 @@ def test_the_section_of_a_machine_has_its_picture_its_table_and_a_stream(generat
             triggers = ", ".join(f"`{trigger}`" for trigger in label.triggers)
             row = next(line for line in section.splitlines() if line.startswith(f"| `{edge.source}` | {triggers} "))
             assert re.findall(r"`([^`]+)`", row) == [edge.source, *label.triggers, edge.dest, *label.events]
+
+
+def test_the_calls_with_one_section_have_the_same_machine() -> None:
+    assert {evolve(GRAPHS[name], name="plain_call") for name in PLAIN_CALLS} == {evolve(GRAPHS["program"], name="plain_call")}
+
+
+@pytest.mark.long
+def test_one_section_has_an_example_of_every_call_that_does_not_stream(generated) -> None:
+    section = sections(generated)["Calls that do not stream"]
+    assert section.count("](plain_call.svg)") == 1
+    assert re.findall(r"^### `(\w+)`$", section, flags=re.MULTILINE) == PLAIN_CALLS
 
 
 @pytest.mark.long
