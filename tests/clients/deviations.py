@@ -8,7 +8,7 @@ with an error that breaks none.
 import json
 import re
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from corpus_streams.broken import numbered
 from corpus_streams.legal import (
     CUT,
@@ -29,6 +29,8 @@ from corpus_streams.legal import (
 TEXT = ("It is ", "warm.")
 ARGUMENTS = '{"city": "Berlin"}'
 LOGPROBS = [[{"token": piece, "logprob": -0.5, "bytes": [*piece.encode()], "top_logprobs": []}] for piece in TEXT]
+GENERIC, UNTYPED = "'GenericEvent' object has no attribute 'response'", "'dict' object has no attribute 'type'"
+NODE, LITELLM, PYDANTIC = "openai-node", "LiteLLM", "Pydantic AI"
 OPENAI, OPEN_RESPONSES = "the AI SDK, @ai-sdk/openai", "the AI SDK, @ai-sdk/open-responses"
 ERROR = {"type": "error", "code": "server_error", "message": "it broke", "param": None}
 PRINTED = {"stdout": "hi", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
@@ -41,13 +43,13 @@ class Turns:
     Args:
         bodies: The events of the turn that calls a tool, and of the turn that answers.
         like: The legal turns that a tolerant client reads in the same way.
-        breaks: The clients that do not tolerate them.
+        breaks: The clients that do not tolerate them, each with a part of its error, which is empty if it has none that helps.
         rewrite: Changes the bytes of a turn.
     """
 
     bodies: tuple
     like: str = "answered"
-    breaks: tuple = ()
+    breaks: dict = field(factory=dict)
     rewrite: object = bytes
 
     @property
@@ -224,8 +226,8 @@ def _second(bodies, like="answered"):
     return Turns((ANSWERED.bodies[0], bodies), like)
 
 
-def _breaking(turns, *clients):
-    return evolve(turns, breaks=clients)
+def _breaking(turns, breaks):
+    return evolve(turns, breaks=breaks)
 
 
 ANSWERED = answering(*thought(0), *answer(1))
@@ -247,7 +249,8 @@ DEVIATIONS = {
     "no-done-marker": evolve(ANSWERED, rewrite=lambda data: data.removesuffix(b"data: [DONE]\n\n")),
     "error-is-last": _second(numbered([*ANSWERED.bodies[1][:2], ERROR]), "failed after an error event"),
     "late-rate-limits": _breaking(
-        with_event(ANSWERED, 99, {"type": "response.rate_limits.updated", "rate_limits": []}), "openai-node", "LiteLLM"
+        with_event(ANSWERED, 99, {"type": "response.rate_limits.updated", "rate_limits": []}),
+        {NODE: "Unhandled response stream event", LITELLM: GENERIC},
     ),
     "no-event-line": evolve(ANSWERED, rewrite=lambda data: re.sub(rb"event: .*\n", b"", data)),
     "framing": evolve(ANSWERED, rewrite=_with_framing),
@@ -256,7 +259,7 @@ DEVIATIONS = {
     "never-done": _first(numbered([*_LISTED.bodies[0][:5], *_LISTED.bodies[0][6:]]), _LISTED),
     "text-at-once": without(calling(lambda at: mcp_call(at, "{}")), "mcp_call_arguments.delta"),
     "begins-whole": without(edited(ANSWERED, added(arguments=ARGUMENTS)), "arguments.delta"),
-    "part-at-added": _breaking(edited(ANSWERED, _with_part_at_added), "openai-node"),
+    "part-at-added": _breaking(edited(ANSWERED, _with_part_at_added), {NODE: "missing content at index 0"}),
     "logprobs-elsewhere": edited(WITH_LOGPROBS, lambda body: "part" in body and _overwrite(body["part"], {"logprobs": []})),
     "status-at-added": edited(ANSWERED, added(status="completed")),
     "status-behind": edited(ANSWERED, everywhere(status="in_progress")),
@@ -268,7 +271,9 @@ DEVIATIONS = {
     "encrypted-content": edited(calling(sealed), ended(encrypted_content="other")),
     "null-or-absent": edited(ANSWERED, lambda body: body["type"] == "response.completed" and _with_nulls(body)),
     "other-in-final": edited(WITH_LOGPROBS, ended(logprobs=[])),
-    "without-output": _breaking(edited(ANSWERED, terminal(output=[])), "openai-node", "the Agents SDK for JavaScript", "LiteLLM"),
+    "without-output": _breaking(
+        edited(ANSWERED, terminal(output=[])), {NODE: "", "the Agents SDK for JavaScript": "Max turns (10) exceeded", LITELLM: ""}
+    ),
     "failed-without-output": edited(evolve(LEGAL["failed"], like="failed"), terminal("failed", output=[])),
     "usage": edited(ANSWERED, terminal(total_tokens=1)),
     "vendor-field": edited(ANSWERED, _with_vendor_fields),
@@ -282,31 +287,47 @@ DEVIATIONS = {
 """The streams of each deviation, by its name before a comma. One that breaks a client is here because a service sends it."""
 
 BREAKING = {
-    "the ids of items rotate": _breaking(_rotating("item", "item_id"), "openai-node", OPEN_RESPONSES, "Pydantic AI"),
-    "the ids of responses rotate": _breaking(_rotating("response"), "openai-node"),
+    "the response is not created": _breaking(without(ANSWERED, "response.created"), {NODE: "When snapshot hasn't been set yet"}),
+    "an item is not added": _breaking(
+        without(ANSWERED, "output_item.added"),
+        {NODE: "missing output at index 0", OPENAI: "", OPEN_RESPONSES: "", "LangChain": "1 validation error for ToolMessage"},
+    ),
+    "the ids of items rotate": _breaking(
+        _rotating("item", "item_id"),
+        {NODE: "expected item_id", OPEN_RESPONSES: "", PYDANTIC: "Function tool calls must have unique"},
+    ),
+    "the ids of responses rotate": _breaking(_rotating("response"), {NODE: "Lifecycle response identity changed"}),
     "a call id changes": _breaking(
-        edited(ANSWERED, added(call_id="call_x")), "openai-node", OPEN_RESPONSES, "LangChain", "Pydantic AI"
+        edited(ANSWERED, added(call_id="call_x")),
+        {NODE: "expected output item call_id", OPEN_RESPONSES: "", "LangChain": "", PYDANTIC: ""},
     ),
     "an id comes twice": _breaking(
-        answering(*thought(0), *json.loads(json.dumps(thought(1)).replace("rs_1", "rs_0")), *answer(2)), "openai-node"
+        answering(*thought(0), *json.loads(json.dumps(thought(1)).replace("rs_1", "rs_0")), *answer(2)),
+        {NODE: "duplicate output item identity"},
     ),
-    "a part is not added": _breaking(without(ANSWERED, "_part.added", "_part.done"), "openai-node"),
+    "a part is not added": _breaking(without(ANSWERED, "_part.added", "_part.done"), {NODE: "missing content at index 0"}),
     "an answer without deltas": _breaking(
-        without(ANSWERED, "output_text.delta"), OPENAI, OPEN_RESPONSES, "LangChain", "Pydantic AI"
+        without(ANSWERED, "output_text.delta"),
+        {OPENAI: "", OPEN_RESPONSES: "", "LangChain": "", PYDANTIC: "Exceeded maximum output retries"},
     ),
-    "arguments without deltas": _breaking(without(ANSWERED, "arguments.delta"), "LangChain"),
-    "an event after the end": _breaking(with_event(ANSWERED, 99, {"type": "acme:done"}), "openai-node", "LiteLLM"),
+    "arguments without deltas": _breaking(without(ANSWERED, "arguments.delta"), {"LangChain": ""}),
+    "an event after the end": _breaking(
+        with_event(ANSWERED, 99, {"type": "acme:done"}), {NODE: "Unhandled response stream event", LITELLM: GENERIC}
+    ),
     "a reason that nobody knows": _breaking(
         answering(*answer(0, status="incomplete"), like="cut", status="incomplete", incomplete_details={"reason": "tired"}),
-        "LiteLLM",
+        {LITELLM: UNTYPED},
     ),
     "details of usage without counts": _breaking(
-        edited(ANSWERED, terminal(output_tokens_details={}, input_tokens_details={})), "Codex"
+        edited(ANSWERED, terminal(output_tokens_details={}, input_tokens_details={})), {"Codex": ""}
     ),
-    "no created_at": _breaking(edited(ANSWERED, without_fields("created_at", inside="response")), OPENAI, "LiteLLM"),
-    "no model": _breaking(edited(ANSWERED, without_fields("model", inside="response")), OPENAI),
+    "no created_at": _breaking(
+        edited(ANSWERED, without_fields("created_at", inside="response")), {OPENAI: "Type validation failed", LITELLM: UNTYPED}
+    ),
+    "no model": _breaking(edited(ANSWERED, without_fields("model", inside="response")), {OPENAI: "Type validation failed"}),
     "no action": _breaking(
-        edited(calling(searched), lambda body: [one.pop("action", None) for one in _shown(body)]), "Pydantic AI", "LiteLLM"
+        edited(calling(searched), lambda body: [one.pop("action", None) for one in _shown(body)]),
+        {PYDANTIC: "'NoneType' object has no attribute 'type'", LITELLM: UNTYPED},
     ),
 }
 """Streams that look like deviations but break clients, each with these clients."""
