@@ -18,6 +18,7 @@ from interlock.parsers import ChatParser, Chunk, HarmonyParser, PlainParser, Tag
             r"^unknown format 'chatml': give 'chat', 'harmony', 'responses', 'text', or Tagged\(FAMILY\) with one of ",
         ),
         (None, r"^unknown format 'None'"),
+        (Tagged("hermes", "qwen3", starts="after"), r"^unknown start 'after': choose one of thinking, between$"),
     ],
 )
 def test_the_error_for_an_unknown_format_suggests_known_ones(format_, message) -> None:

@@ -409,7 +409,7 @@ TYPED = [
         EngineOutput(Chunk(), "eos"),
         (
             "an EngineOutput whose finish_reason is 'eos', "
-            "and not None or one of stop, length, content_filter, abort, error, cut, steered: Invalid enum value 'eos'"
+            "and not None or one of stop, length, content_filter, abort, error: Invalid enum value 'eos'"
         ),
     ),
 ]

@@ -11,7 +11,7 @@ characters after a marker that may begin a call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from attrs import define, evolve, field
 
@@ -28,6 +28,7 @@ from interlock.parsers.families.state_markers import MarkerRole, Reading, StateM
 from interlock.parsers.routing import EndReason, finish_reason_of
 
 _LONGEST_NAME: Final = 256
+_STARTS: Final[tuple[TurnStart, ...]] = get_args(TurnStart)
 # Python 3.11 looks up the members of an enum slowly.
 _AGAIN = Effect.AGAIN
 _DECLARED, _OBJECT, _UNCALL, _WORD = Trigger.DECLARED, Trigger.OBJECT, Trigger.UNCALL, Trigger.WORD
@@ -79,6 +80,8 @@ class FamilyParser(ListReader):
 
     def __attrs_post_init__(self) -> None:
         """Start the first turn."""
+        if self._starts not in (None, *_STARTS):
+            raise ValueError(f"unknown start {self._starts!r}: choose one of {', '.join(_STARTS)}")
         self._by_state = markers_by_state(self._family, self._framing, calls=self._settings.calls)
         self._implicit_end = self._family.implicit_end
         self.begin(self._starts)

@@ -72,6 +72,9 @@ class EngineOutput:
     """With the reason `stop`, the request's stop string that ended the turn; None if none did, or the engine does not say."""
 
 
+REASONS: Final = tuple(reason for reason in get_args(FinishReason) if reason not in {"cut", "steered"})
+"""The reasons for the end of a turn that an engine gives; the others are for parsers and the server."""
+
 _COUNT: Final = Annotated[int, Meta(ge=0, le=maxsize)]
 _HINTS: Final[Mapping[type, Mapping[str, object]]] = {
     kind: {name: _COUNT if hint is int else hint for name, hint in get_type_hints(kind).items()} for kind in (EngineOutput, Chunk)
@@ -97,7 +100,7 @@ def explain_fields(part: object, place: str = "") -> str | None:
         try:
             convert(value, hint)
         except ValueError as error:
-            reasons = f"None or one of {', '.join(get_args(FinishReason))}"
+            reasons = f"None or one of {', '.join(REASONS)}"
             allowed = reasons if name == "finish_reason" else str(get_annotations(kind)[name]).replace(" | ", " or ")
             return f"an EngineOutput whose {place}{name} is {value!r:.100}, and not {allowed}: {error}"
     return None
