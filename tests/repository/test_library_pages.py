@@ -7,11 +7,13 @@ import runpy
 import shutil
 import subprocess
 import sys
+from contextvars import ContextVar
 from pathlib import Path
 
 import httpx
 import pytest
 from openai import OpenAI, RateLimitError
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from interlock.serve import ApiError
@@ -148,6 +150,36 @@ def test_an_application_that_mounts_the_engine_runs_its_lifespan(names, caplog):
     assert (refused.status_code, refused.json()["type"], "request-id" in refused.headers) == (401, "error", True)
     assert answer.json()["output"][0]["content"][0]["text"] == "Ahoy! "
     assert (closed, caplog.records) == ([True], [])
+
+
+@pytest.mark.parametrize(("settings", "status"), [(Settings(), 404), (Settings(api_key=["one"]), 200)])
+def test_middleware_around_a_mounted_application_names_the_tenant_unless_a_key_does(names, settings, status):
+    user, seen = ContextVar("user"), []
+
+    class Observer(names["Parrot"]):
+        async def admit(self, turn):
+            del turn
+            seen.append(user.get())
+
+        async def generate(self, turn):
+            seen.append(user.get())
+            async for output in super().generate(turn):
+                yield output
+
+    site = Starlette()
+    site.mount("/ai", build(settings, Observer()))
+
+    async def with_user(scope, receive, send):
+        if scope["type"] == "http":
+            scope["interlock.tenant"] = dict(scope["headers"])[b"x-user"].decode()
+            user.set(scope["interlock.tenant"])
+        await site(scope, receive, send)
+
+    client = TestClient(with_user, headers={"authorization": "Bearer one"})
+    created = client.post("/ai/v1/responses", json=ASK, headers={"x-user": "ann"}).json()
+    path = f"/ai/v1/responses/{created['id']}"
+    assert [client.get(path, headers={"x-user": name}).status_code for name in ("ann", "bob")] == [200, status]
+    assert seen == ["ann", "ann"]
 
 
 def test_the_log_warns_of_a_mounted_application_without_its_lifespan(names, caplog):

@@ -23,7 +23,7 @@ API_KEY: Final = "x-api-key"
 """The header in which clients of Messages send their key."""
 
 TENANT: Final = "interlock.tenant"
-"""The key of the tenant in the ASGI scope of a request."""
+"""The key of the tenant in the ASGI scope of a request. Without API keys, a mounting application may set it."""
 
 ENCODINGS: Final = ("utf-8", "latin-1")
 """The encodings in which clients send keys. The server decodes headers as Latin-1."""
