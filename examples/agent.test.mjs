@@ -35,6 +35,7 @@ it("asks again after an error", async () => {
 it("throws at an answer that is not complete", async () => {
   const ends = {
     "the response is in_progress": { stops: 6 },
+    terminated: { disconnects: 6 },
     max_output_tokens: { ends: "length" },
     "The engine failed while it generated the response.": { ends: "error" },
   };
