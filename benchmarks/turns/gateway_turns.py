@@ -55,10 +55,10 @@ request has `"parallel_tool_calls": false`. That content is right for the reques
 """
 
 CAUSE: Final = """
-The gateway plays each turn twice, streamed and not, and reads a stream of vLLM both times. R19 compares the two answers, so it
-counts a turn whose two streams of vLLM differ. Two things in vLLM depend on how fast tokens are read: the DeepSeek parsers leave
-`<think>` in the reasoning or not, and when the engine gives up, tokens that wait to be read are lost. Each stream of the gateway
-repeats what its stream of vLLM had, and which turns are counted differs from run to run.
+Each turn is played twice, streamed and not, and the gateway reads a stream of vLLM both times. R19 compares the two answers, so
+it counts legal streams too, if vLLM's two differ. Two things in vLLM depend on how many tokens a step of the engine has:
+whether the DeepSeek parsers leave `<think>` in the reasoning, and how much is sent before an exception ends a stream. So the
+turns that are counted differ from run to run.
 """
 
 
