@@ -57,8 +57,8 @@ request has `"parallel_tool_calls": false`. That content is right for the reques
 CAUSE: Final = """
 Each turn is played twice, streamed and not, and the gateway reads a stream of vLLM both times. R19 compares the two answers, so
 it counts legal streams too, if vLLM's two differ. Two things in vLLM depend on how many tokens a step of the engine has:
-whether the DeepSeek parsers leave `<think>` in the reasoning, and how much is sent before an exception ends a stream. So the
-turns that are counted differ from run to run.
+whether the DeepSeek parsers leave `<think>` in the reasoning, and whether and where an exception ends a stream. So the turns that
+are counted differ from run to run.
 """
 
 
