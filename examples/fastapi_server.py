@@ -1,6 +1,6 @@
 """Serve `POST /v1/responses` with FastAPI, your own model, and Interlock's events.
 
-    pip install fastapi uvicorn         # beside interlock
+    pip install '.[serve]' fastapi      # in a checkout
     python examples/fastapi_server.py --port 8002
 
 The model is a stand-in that writes text as Hermes and Qwen models do. docs/library/embedding.md explains this file.
@@ -34,6 +34,7 @@ from interlock import (
     driver_for,
     parser_for,
 )
+from interlock.serve import ApiError, read_request
 
 PAUSE: Final = 0.01
 """Seconds between two chunks of text."""
@@ -43,10 +44,8 @@ logger = logging.getLogger("fastapi_server")
 app = FastAPI()
 
 
-def last_text(given: str | list[dict[str, Any]]) -> str:
-    """Return the text of an input: a string, or that of its last item, which is a message or the output of a call."""
-    if isinstance(given, str):
-        return given
+def last_text(given: list[dict[str, Any]]) -> str:
+    """Return the text of the last item of an input, which is a message or the output of a call."""
     content = given[-1].get("content", given[-1].get("output", ""))
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
 
@@ -96,19 +95,22 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
     yield DONE_FRAME
 
 
+def validated(body: object) -> dict[str, Any]:
+    """Return a valid request, its input as a list of items; this server has no earlier responses to continue."""
+    if not isinstance(body, dict) or not body.get("input"):
+        raise ApiError(400, "The body must be a JSON object with an input.", param="input")
+    return {**body, "input": [*read_request(body).input]}
+
+
 @app.post("/v1/responses")
 async def create_response(http: Request) -> Response:
     """Answer with a stream, or with the response of its last event."""
     try:
-        request = await http.json()
+        request = validated(await http.json())
     except ValueError:
-        request = None
-    if not isinstance(request, dict) or not isinstance(request.get("input"), str | list) or request["input"] == []:
-        error = {
-            "message": "The body must be a JSON object whose `input` is a string or a list of items.",
-            "type": "invalid_request_error",
-        }
-        return JSONResponse({"error": {**error, "param": "input", "code": None}}, status_code=400)
+        return JSONResponse(ApiError(400, "The body is not JSON.").body(), status_code=400)
+    except ApiError as error:
+        return JSONResponse(error.body(), status_code=error.status)
     if request.get("stream"):
         return StreamingResponse(stream(request), media_type=CONTENT_TYPE, headers=HEADERS)
     driver = driver_for(request)

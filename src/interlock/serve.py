@@ -6,7 +6,7 @@ try:
     from interlock.serving.http.app import Application
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, ToolError, ToolFailedError
-    from interlock.serving.requests.create import ResponseRequest
+    from interlock.serving.requests.create import ResponseRequest, read_request
     from interlock.serving.requests.input_items import text_of
     from interlock.serving.requests.tool_offer import HostedTool
     from interlock.serving.settings import ModelFacts, Settings, SettingsError
@@ -46,5 +46,6 @@ __all__ = [
     "Turn",
     "build",
     "open_store",
+    "read_request",
     "text_of",
 ]

@@ -113,7 +113,9 @@ def test_a_failure_of_the_model_fails_the_response_legally(url, client) -> None:
 
 
 def test_the_token_limit_truncates_the_response(url) -> None:
-    assert b'"incomplete_details":{"reason":"max_output_tokens"}' in streamed(url, input="a b c d", max_output_tokens=2).content
+    assert (
+        b'"incomplete_details":{"reason":"max_output_tokens"}' in streamed(url, input="word " * 20, max_output_tokens=16).content
+    )
 
 
 def test_a_disconnect_cancels_the_response(url, ended) -> None:
@@ -123,14 +125,26 @@ def test_a_disconnect_cancels_the_response(url, ended) -> None:
     assert ended.get(timeout=60).endswith(" cancelled")
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"input": 3}'])
-def test_a_body_without_an_input_is_refused(url, body) -> None:
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"{", None),
+        (b"[]", "input"),
+        (b"{}", "input"),
+        (b'{"input": "", "tools": [{"type": "function", "name": "f"}]}', "input"),
+        (b'{"model": "m", "input": 3}', "input"),
+        (b'{"model": "m", "input": ["x"]}', "input[0]"),
+        (b'{"model": "m", "input": "x", "tools": [1]}', "tools[0]"),
+        (b'{"model": "m", "input": "x", "max_output_tokens": "5"}', "max_output_tokens"),
+    ],
+)
+def test_an_invalid_body_is_refused(url, body, param) -> None:
     answer = httpx.post(f"{url}/v1/responses", content=body)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 def test_the_openai_client_raises_the_message_of_a_refusal(client) -> None:
-    with pytest.raises(BadRequestError, match="a string or a list of items"):
+    with pytest.raises(BadRequestError, match="a JSON object with an input"):
         client.responses.create(model="m", input=[])
 
 
