@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 from interlock.lazy import exporter
 
 if TYPE_CHECKING:
+    from interlock.dialects.chat import ChatTransducer
+    from interlock.dialects.messages import MessagesTransducer
     from interlock.embedding import *
     from interlock.events import *
     from interlock.fsm import *
@@ -38,6 +40,7 @@ __all__ = [
     "AnyEvent",
     "Cancel",
     "ChatParser",
+    "ChatTransducer",
     "Chunk",
     "Close",
     "Delta",
@@ -56,6 +59,7 @@ __all__ = [
     "HarmonyParser",
     "InterlockError",
     "Judge",
+    "MessagesTransducer",
     "Open",
     "Parser",
     "PlainParser",
@@ -93,7 +97,10 @@ __version__ = "0.1.0"
 __getattr__ = exporter(
     __name__,
     __all__,
-    ["interlock.events", "interlock.fsm", "interlock.parsers", "interlock.embedding", "interlock.judges"],
+    [
+        *("interlock.events", "interlock.fsm", "interlock.parsers", "interlock.embedding", "interlock.judges"),
+        *("interlock.dialects.chat", "interlock.dialects.messages"),
+    ],
 )
 
 

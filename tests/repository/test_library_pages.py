@@ -105,6 +105,8 @@ def test_the_code_blocks_of_the_embedding_page_run_in_order() -> None:
         exec(code, known)  # noqa: S102 - our own text
     assert known["driver"].response["status"] == "completed"
     assert known["driver"].response["output"][0]["content"][0]["text"] == "It rains."
+    assert_legal(known["body"], strict=True, api="chat")
+    assert known["body"].count(b"It rains.") == 1
 
 
 ENGINES_PAGE = (LIBRARY / "engines.md").read_text("utf-8")
