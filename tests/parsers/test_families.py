@@ -9,7 +9,7 @@ from types import MappingProxyType
 import orjson
 import pytest
 from attrs import evolve
-from families import chat_templates, derived, law, properties, relations
+from families import campaign, chat_templates, derived, law, properties, relations
 from families.campaign import random_text
 from families.cases import CASES
 from families.derived import Derived, announces, shapes
@@ -155,10 +155,37 @@ def test_the_properties_hold_for_random_text(group, seed, reason):
         ("deepseek_v32", "</｜DSML｜ call>"),
         ("deepseek_v32", "</｜DSML｜parw0x>"),
         ("minimax_m3", '<tool_call><invoke name="f"><o><a><w1x>5'.replace("<", "]<]minimax[>[<")),
+        ("minimax_m3", '<tool_call><invoke name="g"><a>x</a>'.replace("<", "]<]minimax[>[<") + "]<]mo "),
+        ("minimax_m3", '<tool_call><invoke name="g"><a>x</a> So: <b>y</b> then \n</invoke>'.replace("<", "]<]minimax[>[<")),
+        ("minimax_m3", '<tool_call><invoke name="g"><a>x</a></inw0x'.replace("<", "]<]minimax[>[<")),
+        ("minimax_m3", '<tool_call><invoke name="f"><o><a></a><w1x'.replace("<", "]<]minimax[>[<")),
+        ("qwen3_coder", "<tool_call><function=f>{w5x<function="),
+        ("qwen3_coder", '<tool_call><function=f>{"o": {}}>\n</function>'),
+        ("minimax_m2", '<minimax:tool_call><invoke name="f">{w5x</invoke>'),
+        ("minicpm5", '<function name="f">{w5x</function>'),
     ],
 )
 def test_the_properties_hold_for_texts_that_campaigns_found(name, text):
-    holds_of(name, text, [1, 4, 5])
+    for sizes in ([1, 4, 5], [len(text) - 1, 1]):
+        holds_of(name, text, sizes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_the_properties_hold_for_the_random_texts_of_a_campaign(seed, capsys):
+    assert campaign.main(2_000, seed) == 0, capsys.readouterr().out
+
+
+def test_a_campaign_prints_its_seed_and_the_property_that_a_text_breaks(monkeypatch, capsys):
+    def keeps_nothing(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(properties, "keeps_all_words", keeps_nothing)
+    monkeypatch.setattr(campaign, "GROUPS", {"keys": ["glm45"]})
+    assert campaign.main(1, 7) == 1
+    assert capsys.readouterr().out == (
+        "seed 7, sequence 1, glm45: [], stop, in chunks of [19, 27, 10]\nkeeps_nothing: raise AssertionError: AssertionError()\n"
+    )
 
 
 def test_strings_stream_while_other_values_wait_for_their_end():

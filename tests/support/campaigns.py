@@ -2,11 +2,15 @@
 
 import random
 import sys
+import traceback
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+LONGEST: Final = 1500
+"""The longest description of a fault."""
 
 
 def options(about: str | None, **defaults: float) -> dict[str, Any]:
@@ -26,6 +30,12 @@ def log(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def fault(error: Exception) -> str:
+    """Describe an error by the function and the line that raised it: of a broken property, its name and assertion."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{place.name}: {place.line}: {error!r}"[:LONGEST]
 
 
 def shrink(parts: list[T], survives: Callable[[list[T]], bool]) -> list[T]:

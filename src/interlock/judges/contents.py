@@ -371,7 +371,7 @@ def judge_part_delta(state: TrackedItem, event: type[StreamEvent], body: Body) -
     part.text.add(delta)
     if part.logprobs is not None:
         yield from _check_logprobs(state, part, event, body)
-        if part.logprobs is not None:  # pyright: ignore[reportUnnecessaryComparison] - `_logprobs` may have set it to None
+        if part.logprobs is not None:  # pyright: ignore[reportUnnecessaryComparison] - `_check_logprobs` may have set it to None
             part.logprobs.add(elements(body.get("logprobs")))
 
 
@@ -412,7 +412,7 @@ def _check_logprobs(state: TrackedItem, part: TrackedPart, event: type[StreamEve
         return []
     part.logprobs = None
     if "logprobs" in body and body["logprobs"] is None:
-        return []  # `fields` reports the null
+        return []  # `check_fields` reports the null
     message = "logprobs are missing, or not the log probabilities of tokens"
     deviation = "" if "logprobs" in body or wire_name(event) in state.lists_logprobs else "no-logprobs"
     return [Finding("R15", message, deviation)]

@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from campaigns import any_seed, log, options, shrink
+from campaigns import any_seed, fault, log, options, shrink
 from families.properties import GROUPS, holds_of, vocabulary
 
 from interlock.fsm.deltas import FinishReason
@@ -75,15 +75,14 @@ def random_text(rng: Random, name: str) -> list[str]:
     return chunks
 
 
-def holds(chunks: Sequence[str], *, name: str, sizes: Sequence[int], reason: FinishReason, streamed: bool) -> bool:
-    """Return whether all properties hold of a text."""
+def broken(chunks: Sequence[str], *, name: str, sizes: Sequence[int], reason: FinishReason, streamed: bool) -> str:
+    """Return which property a text breaks, empty if none."""
     text = "".join(chunks)
     try:
         holds_of(name, text, sizes, reason, streamed=streamed)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
-        log(f"{type(error).__name__}: {error}"[:1500])
-        return False
-    return True
+        return fault(error)
+    return ""
 
 
 def main(sequences: int, seed: int) -> int:
@@ -96,9 +95,10 @@ def main(sequences: int, seed: int) -> int:
             reason: FinishReason = rng.choice(["stop", "length"])
             longest = rng.choice(LONGEST)
             sizes = [rng.randint(1, longest) for _ in range(3)]
-            survives = partial(holds, name=name, sizes=sizes, reason=reason, streamed=number % 8 == 0)
-            if not survives(chunks):
-                log(f"sequence {number}, {name}: {shrink(chunks, survives)}, {reason}, in chunks of {sizes}")
+            breaks = partial(broken, name=name, sizes=sizes, reason=reason, streamed=number % 8 == 0)
+            if breaks(chunks):
+                least = shrink(chunks, lambda parts, breaks=breaks: not breaks(parts))
+                log(f"seed {seed}, sequence {number}, {name}: {least}, {reason}, in chunks of {sizes}\n{breaks(least)}")
                 return 1
         if number % 10_000 == 0 or number == sequences:
             seconds = time.monotonic() - started

@@ -31,7 +31,7 @@ _M: Final = ELEMENTS.namespace
 class LiteralCase:
     """A literal, its JSON, the text where reading ends, and why: it is `ended`, `broken`, at a `marker`, or incomplete.
 
-    `stray` is the text between its elements, for a message after the call, without white space around it.
+    `stray` is the text between its elements, for a message after the call.
     """
 
     notation: Notation
@@ -57,7 +57,7 @@ class LiteralCase:
                 text += self.text[start + size :]
                 break
         out += reader.end() if stop == "marker" else reader.spill()
-        return out, text, stop, "".join(reader.stray).strip()
+        return out, text, stop, "".join(reader.stray)
 
 
 def _objects(**properties: object) -> Mapping[str, object]:
@@ -225,10 +225,21 @@ CASES: Final[Sequence[LiteralCase]] = [
         _objects(n={"type": "integer"}),
     ),
     LiteralCase(ELEMENTS, "x>", "", "x>", "broken"),
-    LiteralCase(ELEMENTS, f">\n x{_M}<a>1{_M}</a> y <end>", '{"a":"1"}', "<end>", "marker", stray="x y"),
+    LiteralCase(ELEMENTS, f">\n x{_M}<a>1{_M}</a> y <end>", '{"a":"1"}', "<end>", "marker", stray="\n x y "),
     LiteralCase(ELEMENTS, f">{_M}</a>", "{", f"{_M}</a>", "broken"),
     LiteralCase(ELEMENTS, f">{_M}<a> {_M}</b>", '{"a": ', f"{_M}</b>", "broken"),
-    LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>{_M}</b>x y {_M}</a><end>", '{"a":{"b":""}}', "<end>", "marker", stray="x y"),
+    LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>{_M}</b>x y {_M}</a><end>", '{"a":{"b":""}}', "<end>", "marker", stray="x y "),
+    LiteralCase(ELEMENTS, f">x {_M}</a>", "{", f"{_M}</a>", "broken", stray="x "),
+    LiteralCase(ELEMENTS, f">xy  {_M}<a>z", '{"a":"z', "", "", stray="xy  "),
+    LiteralCase(
+        ELEMENTS,
+        f">{_M}<n>1{_M}</n> {_M}<a>{_M}</a> {_M}<b>{_M}<c>2{_M}</c>{_M}</b> {_M}<d>{_M}<e>3{_M}</e>y{_M}</d>z\n<end>",
+        '{"n":1,"a":"","b":{"c":2},"d":{"e":3}}',
+        "<end>",
+        "marker",
+        _objects(n={"type": "integer"}),
+        stray="yz\n",
+    ),
     LiteralCase(ELEMENTS, f">{_M}<", "{", f"{_M}<", ""),
     LiteralCase(ELEMENTS, f">{_M}<a>x{_M}</", '{"a":"x', f"{_M}</", ""),
 ]
@@ -280,13 +291,20 @@ ALIKE: Final[Mapping[str, frozenset[str]]] = {
                 f"{state}/{part}: double SPILL"
                 for state, part in (
                     *(("start", "list"), ("item", "elements"), ("value", "elements")),
-                    *((state, "object") for state in ("member", "key", "quoted key", "keyed", "word", "after", "element")),
+                    *(
+                        (state, "object")
+                        for state in ("member", "key", "quoted key", "keyed", "word", "after", "aside", "element")
+                    ),
                 )
             ),
+            "aside/object: drop SPILL",
             "after/next key: double DROP",
         }
     ),
     "Nothing is pending at the start.": frozenset({"start/list: drop SPILL"}),
+    "Where no sign ends a literal, `LiteralReader.end` closes all that is open.": frozenset(
+        f"aside/end: {change}" for change in ("drop CLOSE", *(f"go to {other}" for other in LITERALS.states if other != "end"))
+    ),
     "In a string, every part has a row.": frozenset(
         f"{state}/object: {change}"
         for state in ("string", "torn_string")

@@ -98,7 +98,7 @@ def holds_of(
     reads_all_text_if_there_is_no_call(name, text, whole, reason)
     if streamed:
         makes_a_legal_stream(output)
-    gives_whole_arguments(name, whole)
+    gives_whole_arguments(name, text, whole)
     ends_an_incomplete_call_as_cut(output, whole, reason)
 
 
@@ -106,13 +106,16 @@ def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
     """Every word is in the items once, in a text, arguments or a name, unless it is part of a marker.
 
     A call that is cut lacks a key without its value, with which the text ends.
-    A tag that names a member has two in the text; a tag in an array begins an element, whatever its name.
+    A tag that names a member has two in the text; a tag in an array begins an element, whatever its name. A call that is cut also
+    lacks the tag that its text ends in.
     """
     text_of_items = " ".join(f"{item.fields.get('name', '')} {item.text}" for item in read_items)
     kept, written = Counter(WORD.findall(text_of_items)), Counter(WORD.findall(text))
     if namespace := re.escape(SYNTAXES[name].notation.namespace):
         _, *in_arrays = re.split(f"{namespace}<(?:a|item)>", text, maxsplit=1)
         tags = [tag for rest in in_arrays for tag in re.findall(f"{namespace}<[^>]*>", rest)]
+        if read_items and not read_items[-1].ending:
+            tags += re.findall(rf"{namespace}<[^<>\n]*\Z", text)
         assert {*kept} <= {*written} <= {*kept, *WORD.findall(" ".join(tags))}
         return
     markers = (match[0] for wildcard in wildcards(name) for match in wildcard.finditer(text))
@@ -151,14 +154,17 @@ def makes_a_legal_stream(output: Sequence[Delta]) -> None:
     assert bodies[-1]["response"] == orjson.loads(orjson.dumps(driver.response))
 
 
-def gives_whole_arguments(name: str, read_items: Sequence[Item]) -> None:
-    """Where arguments are keys and values, a closed call has a JSON object, or no JSON, with the marker that broke it."""
+def gives_whole_arguments(name: str, text: str, read_items: Sequence[Item]) -> None:
+    """Where arguments are keys and values, a closed call has a JSON object, or no JSON, with the marker that broke it.
+
+    JSON in place of keys stays as it is in the text, even if it is broken.
+    """
     for item in read_items:
         if item.kind == "function_call" and SYNTAXES[name].style == "keys" and item.ending:
             try:
                 assert isinstance(orjson.loads(item.text), dict)
             except orjson.JSONDecodeError:
-                assert any(marker.search(item.text) for marker in _breaking(name))
+                assert item.text in text or any(marker.search(item.text) for marker in _breaking(name))
 
 
 @cache

@@ -17,7 +17,7 @@ from random import Random
 import openai_harmony
 import orjson
 from attrs import frozen
-from campaigns import any_seed, log, options, shrink
+from campaigns import any_seed, fault, log, options, shrink
 from recovery.cases import CASES
 from recovery.notation import encoding, items, run, tokens, words
 
@@ -278,8 +278,8 @@ def well_formed_turn(rng: Random) -> list[int]:
     return conversation_ids([(rng.choice(WELL_FORMED_HEADERS), text, rng.choice(ends)) for text in texts])
 
 
-def holds(ids: Sequence[int], *, sizes: Sequence[int], reason: FinishReason, as_openai_harmony: bool) -> bool:
-    """Return whether all properties hold for a turn."""
+def broken(ids: Sequence[int], *, sizes: Sequence[int], reason: FinishReason, as_openai_harmony: bool) -> str:
+    """Return which property a turn breaks, empty if none."""
     try:
         if as_openai_harmony:
             is_read_as_openai_harmony_reads_it(ids)
@@ -287,9 +287,8 @@ def holds(ids: Sequence[int], *, sizes: Sequence[int], reason: FinishReason, as_
         is_the_same_in_every_partition(ids, sizes, reason)
         makes_a_legal_stream(ids, reason)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
-        log(f"{type(error).__name__}: {error}"[:500])
-        return False
-    return True
+        return fault(error)
+    return ""
 
 
 def main(sequences: int, seed: int) -> int:
@@ -300,10 +299,10 @@ def main(sequences: int, seed: int) -> int:
         ids = well_formed_turn(rng) if well_formed else rng.choice([random_turn, mutated_turn])(rng)
         reason: FinishReason = rng.choice(["stop", "length"])
         sizes = [rng.randint(1, 5) for _ in range(3)]
-        survives = partial(holds, sizes=sizes, reason=reason, as_openai_harmony=well_formed)
-        if not survives(ids):
-            least = ids if well_formed else shrink(ids, survives)
-            log(f"sequence {number}: {least}, {reason}, in chunks of {sizes}")
+        breaks = partial(broken, sizes=sizes, reason=reason, as_openai_harmony=well_formed)
+        if breaks(ids):
+            least = ids if well_formed else shrink(ids, lambda parts, breaks=breaks: not breaks(parts))
+            log(f"seed {seed}, sequence {number}, harmony: {least}, {reason}, in chunks of {sizes}\n{breaks(least)}")
             return 1
         if number % 50_000 == 0 or number == sequences:
             log(f"{number} sequences, seed {seed}, {time.monotonic() - started:.0f} s: no property broken")

@@ -140,6 +140,11 @@ _TEXT: Final = (
     (_P.ESCAPE, "string", (_S.WRITE,)),
     (_P.UNQUOTE, "after", (_S.SEAL,)),
 )
+_BETWEEN: Final = (
+    (_P.BETWEEN, "aside", (_S.ASIDE,)),
+    (_P.TAG, "element", (_S.ENTER,)),
+    (_P.UNTAG, "after", (_S.CLOSE,)),
+)
 
 LITERALS: Final = Table(
     "literals",
@@ -186,10 +191,10 @@ LITERALS: Final = Table(
             _CLOSING,
             _ENDING,
             (_P.NEXT_KEY, "key", (_S.DROP, _S.NOTE)),
-            (_P.BETWEEN, "after", (_S.ASIDE,)),
-            (_P.TAG, "element", (_S.ENTER,)),
-            (_P.UNTAG, "after", (_S.CLOSE,)),
+            *_BETWEEN,
         ),
+        # White space after text between elements belongs to that text, even if it arrives later.
+        *_rows("aside", (_P.BLANK, "aside", (_S.ASIDE,)), _ENDING, *_BETWEEN),
         *_rows(
             "element",
             (_P.BLANK, "element", (_S.NOTE,)),
@@ -450,9 +455,11 @@ def _signs_of_elements(namespace: str, stops: frozenset[str]) -> Mapping[str, _S
     opening = re.escape(namespace[0]) + "".join(f"(?:{re.escape(letter)}" for letter in others)
     tag = rf"{opening}/?(?:{_TAG}(?:>|\Z)|\Z)" + r"|\Z)" * len(others)
     inside = _signs({}, frozenset(), tag=tag, text_part=_PLAIN)
+    between = _signs({}, stops, tag=tag, text_part=_P.BETWEEN)
     return {
         "start": _signs({">": _P.ELEMENTS}, frozenset()),
-        "after": _signs({}, stops, tag=tag, text_part=_P.BETWEEN),
+        "after": between,
+        "aside": between,
         "element": _signs({}, stops, tag=tag, text_part=None),
         "word": evolve(inside, raw_text_end=None),
         "string": inside,
@@ -622,7 +629,7 @@ class LiteralReader:
         """Return the states in which a marker closes what is open."""
         if self._notation.is_lenient:
             return ("after", "word")
-        return ("after",) if self._notation.namespace and len(self._levels) == 1 else ()
+        return ("after", "aside") if self._notation.namespace and len(self._levels) == 1 else ()
 
     def spill(self) -> str:
         """Return the pending text of an incomplete literal, unchanged."""
