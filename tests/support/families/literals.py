@@ -230,6 +230,7 @@ CASES: Final[Sequence[LiteralCase]] = [
     LiteralCase(ELEMENTS, f">{_M}<a> {_M}</b>", '{"a": ', f"{_M}</b>", "broken"),
     LiteralCase(ELEMENTS, f">{_M}<a>{_M}<b>{_M}</b>x y {_M}</a><end>", '{"a":{"b":""}}', "<end>", "marker", stray="x y "),
     LiteralCase(ELEMENTS, f">x {_M}</a>", "{", f"{_M}</a>", "broken", stray="x "),
+    LiteralCase(ELEMENTS, f">{_M}<d>{_M}<e>3{_M}</e>y{_M}</d> {_M}<a>z", '{"d":{"e":3},"a":"z', "", "", stray="y"),
     LiteralCase(ELEMENTS, f">xy  {_M}<a>z", '{"a":"z', "", "", stray="xy  "),
     LiteralCase(
         ELEMENTS,
