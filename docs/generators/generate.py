@@ -495,7 +495,7 @@ def _figures() -> Iterator[str]:
     yield "|---|---:|---:|---:|"
     for name, row in (
         ("turns whose stream has no error", "streams without an error"),
-        ("of these, turns whose answer in one piece is the same", "turns without an error"),
+        ("of these, turns whose answer without streaming is the same", "turns without an error"),
         (
             f"of the {ordinary} ordinary turns, those whose stream has no error",
             f"ordinary turns, of {ordinary}, whose stream has no error",
@@ -512,12 +512,17 @@ def _figures() -> Iterator[str]:
     yield ""
     yield "| CPU time of vLLM's API process | vLLM | Interlock |"
     yield "|---|---:|---:|"
-    (times,) = re.findall(r"^\| text, 256 streams \|.*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
-    yield f"| for a token, in 256 streams of text | {float(times):.1f}x | 1x |"
+    for name, row in (
+        ("a token of text", "text, 64 streams"),
+        ("a token, if the engine sends ten at a time", "outputs of 10 tokens, 64 streams"),
+    ):
+        (times,) = re.findall(rf"^\| {row} \|.*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
+        yield f"| {name}, in 64 streams | {float(times):.1f}x | 1x |"
     ((ours, theirs),) = re.findall(r"^  \| text \| (\d+) \| (\d+) \|", guide, flags=re.MULTILINE)
-    yield f"| the same on a GPU, in 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
-    (times,) = re.findall(r"^\| text deltas, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
-    yield f"| from a text delta to its event, without the server | {times}x | 1x |"
+    yield f"| a token of text on a GPU, in 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
+    for name, row in (("text", "text deltas"), ("reasoning, text and a call", "reasoning, content, one call")):
+        (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
+        yield f"| from deltas to events, without the server: {name} | {float(times):.1f}x | 1x |"
 
 
 def _deltas() -> Iterator[str]:
