@@ -13,6 +13,7 @@ from attrs import evolve
 from for_each import for_each
 from generate import PLAIN_CALLS
 
+from interlock.events.request import CreateResponse
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES
 from interlock.serving.cli.machines import process_graphs, stream_graphs
 from interlock.serving.requests.chat_request import FORWARDED, ChatRequest
@@ -105,6 +106,13 @@ def test_the_page_of_messages_and_chat_has_every_rule_and_parameter() -> None:
     same = {"presence_penalty", "frequency_penalty", "service_tier", "prompt_cache_key", "safety_identifier", "model", "stream"}
     read = {*ChatRequest.__struct_fields__, *FORWARDED} - same
     assert {name for name in read if f"`{name}`" not in chat} == set()
+
+
+def test_the_page_of_the_api_has_every_parameter() -> None:
+    _, parameters, *_ = re.split(
+        r"^## (?:Parameters|Tools)$", (DOCS / "guides" / "api.md").read_text("utf-8"), flags=re.MULTILINE
+    )
+    assert {name for name in CreateResponse.__struct_fields__ if not re.search(rf"`{name}[`.]", parameters)} == set()
 
 
 def test_the_error_for_a_page_without_its_marks_names_them() -> None:
