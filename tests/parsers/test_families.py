@@ -163,6 +163,8 @@ def test_the_properties_hold_for_random_text(group, seed, reason):
         ("qwen3_coder", '<tool_call><function=f>{"o": {}}>\n</function>'),
         ("minimax_m2", '<minimax:tool_call><invoke name="f">{w5x</invoke>'),
         ("minicpm5", '<function name="f">{w5x</function>'),
+        ("k2_horizon", "<ifm|tool_calls><ifm|tool_call>g<ifm|arg_key>w1x</ifm|arg_kw0x"),
+        ("gigachat35", '<｜GCML｜tool_calls><｜GCML｜invoke name="f"><｜GCML｜parametw0x'),
     ],
 )
 def test_the_properties_hold_for_texts_that_campaigns_found(name, text):

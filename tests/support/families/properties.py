@@ -18,7 +18,7 @@ from interlock.fsm.driver import ResponseDriver, SequentialIds
 from interlock.parsers import Chunk
 from interlock.parsers.families import DISTINCT, SYNTAXES, FamilyParser, ParserSettings, family
 from interlock.parsers.families.framing import FRAMING, Framing, Trigger
-from interlock.parsers.families.patterns import ANY, example, is_wild, wild
+from interlock.parsers.families.patterns import ANY, beginning_matcher, example, is_wild, wild
 from interlock.verify.oracle import check
 
 REQUEST: dict[str, object] = {
@@ -118,16 +118,29 @@ def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
             tags += re.findall(rf"{namespace}<[^<>\n]*\Z", text)
         assert {*kept} <= {*written} <= {*kept, *WORD.findall(" ".join(tags))}
         return
-    markers = (match[0] for wildcard in wildcards(name) for match in wildcard.finditer(text))
+    begun = begun_marker(name, text)
+    markers = [begun, *(match[0] for wildcard in wildcards(name) for match in wildcard.finditer(text))]
     lost = written - kept - Counter(word for marker in markers for word in WORD.findall(marker))
     assert kept <= written
-    assert not lost or (not read_items[-1].ending and lost == Counter(WORD.findall(text)[-lost.total() :]))
+    ends = [Counter(WORD.findall(end)[-lost.total() :]) for end in (text, text.removesuffix(begun))]
+    assert not lost or (not read_items[-1].ending and lost in ends)
+
+
+def begun_marker(name: str, text: str) -> str:
+    """Return the beginning of a marker with a wildcard that a text ends in, or nothing."""
+    begins = [beginning_matcher(marker) for marker in wild(marker_texts(name))]
+    ends = (text[at:] for at in range(len(text)))
+    return next((end for end in ends if any(begin(end) for begin in begins)), "")
+
+
+def marker_texts(name: str) -> set[str]:
+    return {text for texts in family(name, "qwen3").markers.values() for text in texts}
 
 
 @cache
 def wildcards(name: str) -> list[re.Pattern[str]]:
     """Return the patterns of the markers that have wildcards."""
-    return [*wild({text for texts in family(name, "qwen3").markers.values() for text in texts}).values()]
+    return [*wild(marker_texts(name)).values()]
 
 
 def reads_all_text_if_there_is_no_call(name: str, text: str, read_items: Sequence[Item], reason: FinishReason) -> None:
