@@ -160,8 +160,8 @@ def note_refusal(error: ApiError) -> dict[str, str]:
 
 def log_refusal(error: ApiError) -> None:
     """Count and log an error in place of a response where no access line follows."""
-    said = note_refusal(error)
-    logger.info("refused a request with status %d: %s", error.status, ", ".join(said.values()), extra={FIELDS: said})
+    fields = note_refusal(error)
+    logger.info("refused a request with status %d: %s", error.status, ", ".join(fields.values()), extra={FIELDS: fields})
 
 
 def path_of(scope: Scope) -> str:

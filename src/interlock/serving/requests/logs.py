@@ -73,9 +73,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def _known(record: logging.LogRecord) -> Mapping[str, str]:
-    """Return what is known of the request, except what the message says itself."""
-    context, said = _context.get(), getattr(record, FIELDS, {})
-    return {name: context[name] for name in CONTEXT if name in context and name not in said}
+    """Return the context of a line, except what its own fields repeat."""
+    context, fields = _context.get(), getattr(record, FIELDS, {})
+    return {name: context[name] for name in CONTEXT if name in context and name not in fields}
 
 
 def _time(record: logging.LogRecord) -> str:
