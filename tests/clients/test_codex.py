@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import httpx
 import pytest
 from clients import hosts
 from clients.hosts import HERE, ROOT, run
+from live.ports import free_port
 
 from interlock.parsers.families.reference_encoders import WrittenItem
 from interlock.serving.engines.embedded import MODEL
@@ -201,8 +201,7 @@ def test_codex_works_with_the_configuration_on_the_page(folder, host):
 def served():
     """Run the command on the page at a free port, and return the URL of the server."""
     (command,) = re.findall(r"^interlock (serve .*--model .*)$", block("sh", "--model openai/gpt-oss-20b"), re.MULTILINE)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = free_port()
     interlock = str(Path(sys.executable).with_name("interlock"))
     with subprocess.Popen([interlock, *command.split(), "--port", str(port), "--keep-alive", str(hosts.KEEP_ALIVE)]) as process:  # noqa: S603 - our own text
         url = f"http://127.0.0.1:{port}"

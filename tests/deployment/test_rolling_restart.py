@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from attrs import define, field
+from live.ports import free_port
 from live.watched import serving
 from live.wire import bodies
 from websockets.sync.client import connect
@@ -24,11 +24,6 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KEY = {"authorization": "Bearer sesame"}
 SECONDS = 120
 """The longest wait."""
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def wait_until(condition):

@@ -13,7 +13,6 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Final, Self
 import httpx
 import tiny_models
 from attrs import define, evolve, field, frozen
+from live.ports import free_port
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from interlock.parsers.families import DEFAULT_REASONING, DISTINCT
@@ -83,11 +83,6 @@ OPERATED: Final = (
     *("--api-key", KEY, OTHER_KEY, "--enable-log-requests", "--enable-log-outputs"),
     *(("--enable-per-request-metrics",) if RELEASE >= (0, 32) else ()),
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 SEARCH_PORT: Final = free_port()

@@ -5,13 +5,13 @@ import json
 import os
 import re
 import shutil
-import socket
 import sys
 from contextlib import ExitStack
 
 import httpx
 import pytest
 from live.command import serve_command
+from live.ports import free_port
 from live.upstream import Reply, ScriptedUpstream, failure, serve_upstream
 
 from interlock.serving.cli import main as cli
@@ -41,8 +41,7 @@ class Cautious(ScriptedUpstream):
 
 def test_a_gateway_answers_before_its_upstream_has_listed_its_models() -> None:
     upstream = Cautious([])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        upstream.port = free.getsockname()[1]
+    upstream.port = free_port()
     with serve_upstream(upstream) as url, serve_command("--upstream", url, "--port", upstream.port) as command:
         assert httpx.get(f"{command.url}/v1/models", timeout=60).json()["data"][0]["id"] == "m"
     assert upstream.answer == b"HTTP/1.1 200 OK\r\n"
@@ -75,10 +74,8 @@ def test_the_banner_of_a_gateway_warns_of_its_upstreams_by_name(tmp_path) -> Non
         ScriptedUpstream([], listing=failure(401, {"error": {"message": "no key"}})),
         ScriptedUpstream([], listing=Reply((b"<html>",), 200, {"content-type": "text/html"})),
     ]
-    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as closed:
-        urls = [stack.enter_context(serve_upstream(each)) for each in upstreams]
-        urls.append(f"http://127.0.0.1:{closed.getsockname()[1]}")
-        closed.close()
+    with ExitStack() as stack:
+        urls = [*(stack.enter_context(serve_upstream(each)) for each in upstreams), "http://127.0.0.1:1"]
         config = tmp_path / "gateway.toml"
         config.write_text("".join(f'[[upstream]]\nurl = "{url}"\n' for url in urls) + 'aliases = { gpt = "x" }\n')
         with serve_command("--config", config, "--store", "memory:?ttl=1h") as command:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from live.ports import free_port
 
 from interlock.serving.store.values import StoredResponse
 
@@ -27,9 +27,7 @@ class StoreServer:
     def __init__(self, name, environment=None):
         self.folder = Path(tempfile.mkdtemp(prefix=f"interlock-{name}-", dir="/tmp"))
         self.environment = {**os.environ, **(environment or {})}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.process = None
 
     def signal(self, number):

@@ -381,16 +381,11 @@ def test_only_requests_to_the_upstream_go_through_a_proxy(tmp_path, monkeypatch,
     assert Proxy.requests == [(f"http://a.test/v1/{path}", None) for path in ("models", "models", "chat/completions")]
 
 
-def unused_port():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return unused.getsockname()[1]
-
-
 CLIENT_RUNS = ("--", sys.executable, "-c", "print('runs')")
 
 
 def test_interlock_run_does_not_start_a_client_of_an_upstream_that_is_down(interlock_run):
-    url = f"http://127.0.0.1:{unused_port()}/v1"
+    url = "http://127.0.0.1:1/v1"
     status, output, error = interlock_run("--upstream", url, *CLIENT_RUNS)
     assert (status, output) == (1, "")
     message = f"interlock: the upstream {url} does not list its models: The upstream server cannot be reached. ("
@@ -570,16 +565,11 @@ def test_a_new_model_is_found_at_once(serve, monkeypatch):
 
 
 def test_an_error_has_the_faults_of_all_upstreams(serve):
-    with (
-        socket.create_server(("127.0.0.1", 0)) as unused,
-        serve_upstream(ScriptedUpstream([GOOD], listing=failure(500, {"error": "Out of order."}))) as broken,
-    ):
-        port = unused.getsockname()[1]
-        unused.close()
-        with serve(engine(f"http://127.0.0.1:{port}", broken)) as url:
-            until(lambda: "Out of order." in httpx.get(f"{url}/ready").text)
-            until(lambda: "cannot be reached" in httpx.get(f"{url}/ready").text)
-            answer, missing = httpx.get(f"{url}/ready"), ask(url, "m")
+    failing = ScriptedUpstream([GOOD], listing=failure(500, {"error": "Out of order."}))
+    with serve_upstream(failing) as broken, serve(engine("http://127.0.0.1:1", broken)) as url:
+        until(lambda: "Out of order." in httpx.get(f"{url}/ready").text)
+        until(lambda: "cannot be reached" in httpx.get(f"{url}/ready").text)
+        answer, missing = httpx.get(f"{url}/ready"), ask(url, "m")
     faults = "The upstream server cannot be reached. Out of order."
     assert (answer.status_code, answer.json()["error"]["message"]) == (503, faults)
     assert (missing.status_code, missing.json()["error"]["message"]) == (503, f"The model 'm' is not available. {faults}")

@@ -103,9 +103,7 @@ def test_a_status_without_a_name_is_passed_on():
 
 
 def test_an_unreachable_upstream_gives_502_and_is_not_ready(serve):
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    upstream = upstream_of(UpstreamSettings(url=f"http://127.0.0.1:{port}", retries=0))
+    upstream = upstream_of(UpstreamSettings(url="http://127.0.0.1:1", retries=0))
     with serve(Gateway([upstream])) as url:
         answer = post(url)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
@@ -630,8 +628,7 @@ def test_the_look_at_an_upstream_has_no_request_in_its_log_lines(caplog) -> None
         listed.close()
         await listed.upstream.close()
 
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+    url = "http://127.0.0.1:1/v1"
     asyncio.run(look(url))
     (line,) = map(json.loads, caplog.handler.stream.getvalue().splitlines())
     assert {name: value for name, value in line.items() if name != "time"} == {
