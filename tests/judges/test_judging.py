@@ -68,7 +68,7 @@ def test_an_event_without_a_name_breaks_r14(body) -> None:
 
 def test_an_id_and_a_status_of_any_type_are_judged() -> None:
     frames = FRAMES.replace(b'"resp_1"', b'[["resp_1"]]').replace(b'"completed"', b'{"a": {}}')
-    assert judge([frames]).status == "{'a': {}}"
+    assert judge([frames]).status == '{"a": {}}'
     assert messages(frames, rule="R14")[0] == "response: id is an array"
 
 
@@ -311,10 +311,13 @@ def nested(depth):
 
 
 def test_a_finding_truncates_a_long_value():
-    assert [quote(value) for value in ("it's", "y" * 300, 1, [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)] == [
+    values = ("it's", "y" * 300, 1, None, [True], [1] * 300, {"a": "y" * 300}, nested(5000), 10**5000)
+    assert [quote(value) for value in values] == [
         '"it\'s"',
         f"'{'y' * 200}'…",
         "1",
+        "null",
+        "[true]",
         "an array",
         "an object",
         "an array",

@@ -29,11 +29,11 @@ _MAX_CHUNKS: Final = 4096
 
 
 def quote(value: object) -> str:
-    """Quote a value for a message: truncate a long string, and name the JSON type of any other long value."""
+    """Quote a string, or write another value as JSON; truncate a long string, and name the JSON type of any other long value."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]!r}…"
     try:
-        text = repr(value)
+        text = json.dumps(value, ensure_ascii=False)
     except (RecursionError, ValueError):  # nested deeply, or a number with thousands of digits
         return json_type(value)
     return text if len(text) <= _MAX_QUOTED else json_type(value)
