@@ -119,6 +119,19 @@ CASES = [
         '</think><|open|>call tool="f"<|open|>json type="object"<|sep|>{"s": "a"}<|close|>json<|sep|><|close|>call<|sep|>',
         [call("f", '{"s": "a"}')],
     ),
+    *(
+        Case(
+            f"JSON that begins after {before or 'no key'!r} and is empty",
+            "kimi_k3",
+            f"</think>{_KIMI_K3}{before}<|open|>json<|sep|>{end}<|close|>call<|sep|>Then.",
+            [call("f", arguments), answer("Then.")],
+        )
+        for before, arguments in (
+            ("", "{}"),
+            ('<|open|>argument key="s" type="string"<|sep|>a<|close|>argument<|sep|>', '{"s":"a"}'),
+        )
+        for end in ("", " ", "<|close|>json<|sep|>")
+    ),
     Case(
         "a value whose end is missing before its first text",
         "qwen3_coder",

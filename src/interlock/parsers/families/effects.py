@@ -96,7 +96,8 @@ class OpenCall:
     _keyed: bool
     _lenient: bool
     literal: LiteralReader | None = None
-    _has_content: bool = False
+    _missing: str = "{}"
+    """What completes the arguments if no more is written."""
     _types: Types = STRING
     _value: list[str] | None = None
     """The text of a value that is converted when it is complete; None for a value that streams."""
@@ -112,7 +113,7 @@ class OpenCall:
     def write(self, text: str) -> list[Delta]:
         """Write JSON or, in a keyed call, text of the value."""
         if not self._keyed:
-            self._has_content = self._has_content or bool(text)
+            self._missing = "" if text else self._missing
             return self.writer.write(text)
         if self._value is None:
             return self.writer.write(escape_json(text))
@@ -121,7 +122,7 @@ class OpenCall:
 
     def decode(self, text: str) -> list[Delta]:
         """Write the decoded text of a JSON string."""
-        self._has_content = True
+        self._missing = ""
         text = self._escape + text
         decoded, end = decode_string(text)
         self._escape = text[end:]
@@ -135,8 +136,8 @@ class OpenCall:
         else:
             self._types = types or (ANY if self._lenient else STRING)
         self._value = None if self._types == STRING else []
-        opening = f"{',' if self._has_content else '{'}{quote_json(key)}:"
-        self._has_content = True
+        opening = f"{'{' if self._missing == '{}' else ','}{quote_json(key)}:"
+        self._missing = "}"
         return self.writer.write(opening + ('"' if self._value is None else ""))
 
     def set(self) -> list[Delta]:
@@ -148,8 +149,8 @@ class OpenCall:
         return self.writer.write(json_text)
 
     def break_off(self) -> None:
-        """Write the following text unchanged, without a final brace, so that the arguments are invalid JSON."""
-        self._keyed, self._has_content = False, True
+        """Write the following text unchanged; after it, no brace completes what keys have begun."""
+        self._keyed = False
 
     def declares(self, key: str) -> bool:
         """Return whether the tool has a parameter of this name, or declares none at all."""
@@ -161,7 +162,7 @@ class OpenCall:
 
     def end(self) -> tuple[list[Delta], str]:
         """Complete the arguments and close the call; return the deltas and the stray text."""
-        missing = "}" if self._keyed and self._has_content else "" if self._has_content else "{}"
+        missing = self._missing
         if self.literal is not None:
             missing = self.literal.end()
             self._stray_text += self.literal.stray
