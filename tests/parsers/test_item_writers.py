@@ -7,7 +7,8 @@ from for_each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.fsm.deltas import Open
+from interlock.events.items import ITEMS
+from interlock.fsm.deltas import Close, Open
 from interlock.parsers.item_writers import Alignment, InputDecoder, read_truncated, writer_for
 from interlock.parsers.routing import Route
 
@@ -189,8 +190,10 @@ def test_the_action_of_a_truncated_web_search_goes_as_far_as_its_text(function, 
     assert [*writer.write(arguments), *writer.leave()] == [Open("web_search_call", {"action": action}, arguments)]
 
 
-def test_the_input_may_have_another_key():
-    assert decode('{"code": "1"}', 1, "code") == "1"
+@for_each("kind", [kind for kind, item in ITEMS.items() if item.text_path])
+def test_a_text_in_json_has_the_name_of_its_field_in_the_item(kind):
+    writer = writer_for(Route(kind, payload="input"))
+    assert [*writer.write(json.dumps({ITEMS[kind].text_path[-1]: "1"})), *writer.close()] == ["1", Close()]
 
 
 def test_only_a_json_object_waits_for_its_end():

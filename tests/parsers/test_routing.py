@@ -81,7 +81,7 @@ def test_a_recipient_has_a_route(recipient: str, route: Route | None):
         "crm__find": function("find", namespace="crm"),
         "unheard_of": function("unheard_of"),
         "dotted.name": function("dotted.name"),
-        "python": Route("code_interpreter_call", {}, "code"),
+        "python": Route("code_interpreter_call", {}, "input"),
         "browser.open": Route("web_search_call", {}, "browser", "open"),
         "mcp.files.list": mcp("files", "list"),
         "files.list": mcp("files", "list"),

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 import orjson
 from attrs import define, field
 
+from interlock.events.items import ITEMS
 from interlock.events.json import elements, is_array, is_object, members, parse
 from interlock.fsm.deltas import Close, Delta, Open, Reject, Text, TokenLogprob
 from interlock.fsm.lifecycle import NO_FIELDS
@@ -178,12 +179,12 @@ _LONE: Final = re.compile("[\ud800-\udfff]")
 
 @define(eq=False)
 class InputDecoder:
-    """Decodes free text that a model may write inside JSON; `key` names the string, `input` or `code`.
+    """Decodes free text that a model may write inside JSON; `key` names the string.
 
     A model sees a custom tool as a function of one string, so its call reads `{"input": "…"}`; some models write the bare text.
-    Text that begins with `{"input": "`, or `{"code": "` for a Python call, is decoded; white space may differ. Text that begins
-    as an object with another key waits for its end, because the string may follow. Other text passes unchanged. Invalid escapes
-    stay as they are. Text after the closing quote stays too, unless it is the rest of the object.
+    Text that begins as an object with the string is decoded; white space may differ. Text that begins as an object with another
+    key waits for its end, because the string may follow. Other text passes unchanged. Invalid escapes stay as they are. Text
+    after the closing quote stays too, unless it is the rest of the object.
     """
 
     key: str = "input"
@@ -318,12 +319,12 @@ def _end_json(text: str) -> tuple[str, int]:
 
 @define(eq=False)
 class _InputWriter(ItemWriter):
-    """Writes a custom tool call or a Python call, whose text the model may have wrapped in JSON."""
+    """Writes a call whose text the model may have wrapped in JSON, as the field of the item."""
 
     _decoder: InputDecoder = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._decoder = InputDecoder(self.route.payload)
+        self._decoder = InputDecoder(ITEMS[self.route.kind].text_path[-1])
 
     def write(self, text: str) -> list[Delta]:
         return _text_delta(self._decoder.feed(text))
@@ -443,7 +444,6 @@ def _text_delta(text: str) -> list[Delta]:
 _WRITERS: dict[Payload, type[StreamWriter | _InputWriter | _BrowserCallWriter | _FieldsWriter]] = {
     "text": StreamWriter,
     "input": _InputWriter,
-    "code": _InputWriter,
     "browser": _BrowserCallWriter,
     "fields": _FieldsWriter,
 }

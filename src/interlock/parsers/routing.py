@@ -36,8 +36,8 @@ from interlock.parsers.client_tools import CLIENT_TOOLS
 EndReason: TypeAlias = FinishReason | Literal["tool_calls", "function_call"]
 """The reason for the end of a turn, including the reasons of Chat Completions for an end with calls."""
 
-Payload: TypeAlias = Literal["text", "input", "code", "browser", "fields"]
-"""The form of an item's text: plain text, an input or code that may be in JSON, or arguments of the browser or for fields."""
+Payload: TypeAlias = Literal["text", "input", "browser", "fields"]
+"""The form of an item's text: plain text, one that may be the only string in JSON, or arguments of the browser or for fields."""
 
 SEPARATOR = "__"
 """Separates a namespace or server from a name in the flat names that chat templates show to a model."""
@@ -126,7 +126,7 @@ class Routing:
     def function(self, name: str) -> Route:
         """Return the route of a call in a format that only has functions; an unknown name is a function."""
         if (route := self._find_explicit(name)) is not None:
-            return evolve(route, payload="code") if route is _PYTHON else route
+            return evolve(route, payload="input") if route is _PYTHON else route
         server, dot, _ = name.partition(".")
         hosted = dot and (server in {"mcp", "container"} or self._server_prefix(name) is not None)
         return self._mcp_call(name) if hosted else function_route(name)

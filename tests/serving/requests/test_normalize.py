@@ -1,12 +1,15 @@
 """Items and tools are translated for engines that know only messages, reasoning, and function calls with their outputs."""
 
 import pytest
+from attrs import evolve
 from for_each import for_each
 
 from interlock.events.items import ITEMS
+from interlock.fsm.table import DeclarationError
 from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.routing import Route
 from interlock.serving.requests.input_items import NORMALIZERS, PENDING, answer_async_calls, normalize, short_id
-from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, declare, offer
+from interlock.serving.requests.tool_offer import HOSTED_CALLS, HostedTools, ToolOffer, declare, offer
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
@@ -363,6 +366,33 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     server = {"type": "mcp", "server_label": "container", "server_url": "http://x"}
     other = {"type": "mcp", "server_label": "rail", "server_url": "http://x"}
     assert offered(server, other) == ToolOffer((server,), None, ())
+
+
+@for_each(
+    ("kind", "changes", "message"),
+    [
+        (
+            "code_interpreter_call",
+            {"route": Route("code_interpreter_call", payload="fields")},
+            "'code_interpreter_call' has a text: its payload is 'input', and the only argument 'code'",
+        ),
+        (
+            "code_interpreter_call",
+            {"function": HOSTED_CALLS["web_search_call"].function},
+            "'code_interpreter_call' has a text: its payload is 'input', and the only argument 'code'",
+        ),
+        (
+            "web_search_call",
+            {"route": Route("web_search_call", payload="input")},
+            "'web_search_call' has no text (`text_path`) for the payload 'input'",
+        ),
+    ],
+    ids=("a text among fields", "an argument that is not the text", "an input without a text"),
+)
+def test_a_hosted_call_that_would_lose_its_text_is_refused(kind, changes, message):
+    with pytest.raises(DeclarationError) as refused:
+        evolve(HOSTED_CALLS[kind], **changes)
+    assert str(refused.value) == message
 
 
 def test_listed_mcp_tools_are_offered_as_functions_and_chosen_by_name():

@@ -16,9 +16,10 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
 
-from interlock.events.items import NOTHING
+from interlock.events.items import ITEMS, NOTHING
 from interlock.events.json import elements, is_object, members
 from interlock.events.tools import AnyTool
+from interlock.fsm.table import DeclarationError
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import SEPARATOR, Route, Routing, flat_name, route_declared, server_route
 from interlock.serving.requests.input_items import JsonItem
@@ -48,7 +49,12 @@ def _function(name: str, argument: str, description: str) -> dict[str, object]:
 
 @frozen
 class HostedCall:
-    """The calls of a hosted tool."""
+    """The calls of a hosted tool.
+
+    Raises:
+        DeclarationError: The item has a text (`text_path`), and the payload is not `input` or the text not the function's only
+            argument; or it has none, and the payload is `input`.
+    """
 
     tool: HostedTool
     types: tuple[str, ...]  # its types in requests
@@ -62,6 +68,15 @@ class HostedCall:
     include: str = ""  # the value of the parameter `include` that adds the result to the item; if empty, the item always has it
     cites: bool = False  # whether its results are pages that the model cites
 
+    def __attrs_post_init__(self) -> None:
+        """Check that the payload writes the item's text, if it has one."""
+        kind, payload = self.route.kind, self.route.payload
+        text, arguments = ITEMS[kind].text_path, members(members(self.function.get("parameters")).get("properties"))
+        if text and (payload, *arguments) != ("input", text[-1]):
+            raise DeclarationError(f"{kind!r} has a text: its payload is 'input', and the only argument {text[-1]!r}")
+        if payload == "input" and not text:
+            raise DeclarationError(f"{kind!r} has no text (`text_path`) for the payload 'input'")
+
     def mcp_tool(self, fields: Mapping[str, object]) -> str:
         """Return the name of the MCP server's tool for a call with these fields."""
         return self.mcp_tools.get(members(fields.get("action")).get("type"), next(iter(self.mcp_tools.values())))
@@ -74,7 +89,7 @@ HOSTED_CALLS: Final[Mapping[object, HostedCall]] = {
         label="code_interpreter",
         recipient="python",
         function=_function("python", "code", "Runs Python code and returns what it prints."),
-        route=Route("code_interpreter_call", payload="code"),
+        route=Route("code_interpreter_call", payload="input"),
         mcp_tools={None: "python"},
         include="code_interpreter_call.outputs",
     ),
