@@ -25,7 +25,7 @@ from interlock.testing import findings, streams
 from interlock.verify import oracle
 from interlock.verify.proof import prove
 
-CALL = Open("memory_call", {"query": "the trip"})
+CALL = Open("memory_call"), "the trip"
 DONE = "response.output_item.done"
 
 
@@ -35,7 +35,7 @@ def events(*deltas):
     return [json.loads(frame[frame.index(b"{") :]) for frame in frames]
 
 
-LEGAL = events(CALL, Close(), Run("mem_1"), Succeed("mem_1", {"output": "To Ulm."}))
+LEGAL = events(*CALL, Close(), Run("mem_1"), Succeed("mem_1", {"output": "To Ulm."}))
 
 
 def rules(bodies):
@@ -64,35 +64,39 @@ def test_the_driver_emits_the_events_in_the_declared_order():
         {
             "type": "response.output_item.added",
             "output_index": 0,
-            "item": {**call, "status": "in_progress", "output": None},
+            "item": {**call, "query": "", "status": "in_progress", "output": None},
             "sequence_number": 2,
         },
-        {"type": "response.memory_call.recalling", **about, "sequence_number": 3},
-        {"type": "response.memory_call.recalled", **about, "sequence_number": 4},
+        {"type": "response.memory_call_query.delta", **about, "delta": "the trip", "sequence_number": 3},
+        {"type": "response.memory_call_query.done", **about, "query": "the trip", "sequence_number": 4},
+        {"type": "response.memory_call.recalling", **about, "sequence_number": 5},
+        {"type": "response.memory_call.recalled", **about, "sequence_number": 6},
         {
             "type": DONE,
             "output_index": 0,
             "item": {**call, "status": "completed", "output": "To Ulm."},
-            "sequence_number": 5,
+            "sequence_number": 7,
         },
     ]
 
 
 @pytest.mark.parametrize("end", [[], [Close()], [Close(), Run("mem_1")], [Close(), Fail("mem_1", "It broke.")]])
 def test_both_judges_accept_every_ending(end):
-    bodies = events(CALL, *end)
+    bodies = events(*CALL, *end)
     assert (rules(bodies), oracle.check(bodies)) == (set(), [])
 
 
 @pytest.mark.parametrize(
     ("bodies", "rule"),
     [
+        (without("response.memory_call_query.done"), "R10"),
+        (changed(4, "query", "a trip"), "R9"),
         (without("response.memory_call.recalling"), "R11"),
         (without("response.memory_call.recalled"), "R10"),
         (changed(2, "id", "msg_1"), "R7"),
         (changed(2, "query", 1), "R14"),
-        (changed(3, "item_id", 1), "R14"),
-        (changed(5, "status", "failed"), "R10"),
+        (changed(5, "item_id", 1), "R14"),
+        (changed(7, "status", "failed"), "R10"),
     ],
 )
 def test_both_judges_report_a_planted_fault(bodies, rule):
@@ -108,7 +112,7 @@ def run(*arguments):
 def test_check_judges_a_stream_with_the_item(tmp_path):
     stream = tmp_path / "stream.sse"
     stream.write_bytes(streams.frames(LEGAL))
-    assert run("check", str(stream)) == (0, f"legal: {stream}: 7 events, 1 item, completed\n")
+    assert run("check", str(stream)) == (0, f"legal: {stream}: 9 events, 1 item, completed\n")
     stream.write_bytes(streams.frames(without("response.memory_call.recalled")))
     status, output = run("check", str(stream))
     assert (status, "R10" in output) == (1, True)
@@ -120,7 +124,7 @@ def test_diagram_draws_the_kind():
 
 
 def test_a_client_may_send_the_item_back():
-    item = LEGAL[5]["item"]
+    item = LEGAL[7]["item"]
     assert read_request({"model": "m", "input": [item]}).input == (item,)
 
 
@@ -142,19 +146,25 @@ def test_a_model_calls_the_tool_and_the_item_has_its_result():
         ("recall", {"query": "the trip"}),
     )
     driver.feed([Run(ready.id), Succeed(ready.id, result_item_fields(ready, "To Ulm.", ())), Finish()])
-    assert driver.response["output"] == [LEGAL[5]["item"]]
+    assert driver.response["output"] == [LEGAL[7]["item"]]
 
 
-def test_a_call_without_a_query_becomes_a_function_call():
+def test_the_query_streams():
+    parser = ChatParser(route_hosted(Routing(), {"memory"}))
+    call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"query": "the'}}
+    assert [*parser.feed(Chunk(delta={"tool_calls": [call]}))] == [Open("memory_call"), "the"]
+
+
+def test_a_call_without_a_query_has_all_arguments_as_its_query():
     parser = ChatParser(route_hosted(Routing(), {"memory"}))
     call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"question": "the trip"}'}}
     written = [*parser.feed(Chunk(delta={"tool_calls": [call]})), *parser.end("stop", Usage())]
-    assert written[0] == Open("function_call", {"name": "memory"})
+    assert written[:3] == [Open("memory_call"), '{"question": "the trip"}', Close()]
 
 
 def test_the_item_reaches_a_model_as_a_function_call_and_its_output():
     arguments = {"name": "memory", "arguments": '{"query":"the trip"}'}
-    call, output = normalize([LEGAL[5]["item"]])
+    call, output = normalize([LEGAL[7]["item"]])
     assert call == {"type": "function_call", "call_id": call["call_id"], **arguments}
     assert output == {"type": "function_call_output", "call_id": call["call_id"], "output": "To Ulm."}
 
@@ -162,7 +172,7 @@ def test_the_item_reaches_a_model_as_a_function_call_and_its_output():
 def test_the_proof_holds_for_the_kind():
     proof = prove(kinds=("memory_call",))
     assert proof.holds
-    assert proof.coverage["memory_call"].edges == 9
+    assert proof.coverage["memory_call"].edges == 10
 
 
 def test_break_rule_drops_the_start_of_the_tool():

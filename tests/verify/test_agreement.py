@@ -145,7 +145,7 @@ def test_a_stream_in_open_responses_has_the_same_content():
 def samples():
     """An event of each name, and for each kind of item its `added` and `done`, all of the item at index 0."""
     found = {("keepalive", None): KEEPALIVE}
-    for bodies in [*LEGAL.values(), *(stream(Seeded(seed)) for seed in range(300))]:
+    for bodies in [*LEGAL.values(), *(stream(Seeded(seed)) for seed in range(1000))]:
         for body in bodies:
             indices = dict.fromkeys({"output_index", "command_index"} & body.keys(), 0)
             found.setdefault((body["type"], body.get("item", {}).get("type")), {**body, **indices})
