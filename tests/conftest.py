@@ -14,7 +14,8 @@ with suppress(ModuleNotFoundError):  # the environment of a GPU may lack it
 
 
 def pytest_configure(config):
-    """Write the corpus, once for all workers."""
+    """Write the corpus, once for all workers, and let failing assertions of shared modules show their values."""
+    pytest.register_assert_rewrite("families", "fuzzing", "live", "recovery", "soak", "store_fleet")
     if not hasattr(config, "workerinput"):
         make_corpus.main()
 
