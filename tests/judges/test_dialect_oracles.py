@@ -394,7 +394,6 @@ def test_dialect_rules_lists_exactly_the_rules_of_the_oracles():
     source = "".join(Path(inspect.getfile(judge)).read_text() for judge in DIALECT_JUDGES.values())
     judged = {number for number, rule in DIALECT_RULES.items() if rule.breaks}
     assert judged == {*re.findall(r'"([A-Z]\d+)"', source)}
-    assert DIALECT_JUDGES["chat"]().end().readable is False
 
 
 def test_text_beside_the_finish_reason_is_a_deviation_that_the_sdk_reads() -> None:
@@ -594,9 +593,16 @@ def test_a_hostile_value_is_judged_without_an_exception(name) -> None:
 
 
 @pytest.mark.parametrize("api", ["messages", "chat"])
-def test_an_empty_stream_is_unreadable(api) -> None:
+def test_an_empty_stream_is_not_legal(api) -> None:
     verdict = DIALECT_JUDGES[api]().end()
-    assert (verdict.readable, verdict.legal, verdict.events) == (False, False, 0)
+    assert (verdict.legal, verdict.events) == (False, 0)
+
+
+@pytest.mark.parametrize(("data", "rule"), [(framed(EVENTS), "M12"), (chunked(CHUNKS), "C8")])
+def test_a_stream_without_empty_lines_breaks_the_framing_rule(data, rule) -> None:
+    (finding,) = [one for one in verdict(data.replace(b"\n\n", b"\n")).findings if "empty line" in one.message]
+    events = data.count(b"data: ")
+    assert (finding.rule, finding.message, finding.line) == (rule, f"no empty line separates {events} events", 1)
 
 
 @pytest.mark.parametrize(

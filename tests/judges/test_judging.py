@@ -48,8 +48,9 @@ def test_judge_takes_bytes_or_chunks_of_bytes() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00\xff" * 100, b"\n\n\n", b"<html>\n</html>\n", b": keep alive\n\n"])
-def test_bytes_without_events_are_unreadable(garbage) -> None:
-    assert not judge([garbage]).readable
+def test_bytes_without_events_have_none(garbage) -> None:
+    verdict = judge([garbage])
+    assert (verdict.events, verdict.legal) == (0, False)
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b"[" * 100_000, b"\xff\xfe", b"null", b'"text"'])
@@ -113,6 +114,9 @@ def test_lone_surrogates_and_huge_numbers_are_read(text) -> None:
         (FRAMES.replace(b'"resp_1"', b'"resp_\xff"'), "an event is not UTF-8"),
         (FRAMES.replace(b"}\n\ndata: [DONE]\n\n", b""), "the stream ends inside an event"),
         (FRAMES.replace(b"\n\ndata: [DONE]\n\n", b""), "the last event has no empty line after it"),
+        (FRAMES.replace(b"\n\n", b"\n"), "no empty line separates 4 events"),
+        (FRAMES.replace(b"event: ", b": ").replace(b"\n\n", b"\n"), "no empty line separates 4 events"),
+        (FRAMES.replace(b"}\n\n", b"}\n", 1), "no empty line separates 2 events"),
         (b"event: x\n\n" + FRAMES, "events without data: 1"),
         (b"data: {}" + b" " * (65 * 2**20) + b"\n\n" + FRAMES, "the event is too long to be judged"),
     ],

@@ -127,6 +127,11 @@ class SseMessage:
     complete: bool = True
     line: int = field(default=1, eq=False)  # comparisons ignore the line
 
+    @property
+    def is_event(self) -> bool:
+        """Whether it has data or a name; at the end of a stream, it may have neither."""
+        return "data" in self.fields or self.event != "message"
+
 
 @define
 class _PartialMessage:

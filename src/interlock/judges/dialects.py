@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.dialects import DIALECT_APIS, ApiName
 from interlock.events.dialects import DialectName
-from interlock.events.json import elements, members, parse
+from interlock.events.json import elements, is_object, members, parse
 from interlock.events.rulebook import Rule
 from interlock.events.sse import BOM, SseMessage
 from interlock.judges.judging import Body, DialectJudge, Judge, JudgedMessage, StreamDecoder, Verdict, read_body
@@ -59,8 +59,8 @@ def find_api(body: Body) -> ApiName | None:
 
 def _api_of(message: SseMessage) -> ApiName | None:
     """Return the API of a message; if its data cannot be read, by the name of its event."""
-    body = read_body(message)
-    if body is not None:
+    body = read_body(message) or parse(message.data.partition("\n")[0])  # without empty lines, the events are lines of one
+    if is_object(body):
         return find_api(body) or ("responses" if message.event.startswith("response.") else None)
     if message.event == "message":  # the default of an event without a name
         return None
@@ -90,8 +90,10 @@ class AnyJudge:
         self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
-        self._shown: ApiName | None = api
-        """The API that an event has shown. A judge may be chosen without one: for a long beginning, or a whole answer."""
+        self._given = api
+        self._shown: ApiName | None = None
+        """The API that an event has shown, or the given one if there is an event. A judge may be chosen without one: for a long
+        beginning, or a whole answer."""
         self._beginning = StreamDecoder()
         """Decodes the beginning, which shows the API."""
         self._unread = b""
@@ -109,9 +111,12 @@ class AnyJudge:
         return None if self._judge is None else self._judge.api
 
     @property
-    def is_stream(self) -> bool:
-        """Whether an event has the shape or the name of one of an API, or the API was given."""
-        return self._shown is not None
+    def unreadable(self) -> str:
+        """Why the bytes are no stream; empty if an event has the shape or the name of one of an API, or if the API was given."""
+        if self._shown is not None:
+            return ""
+        cause = ", and no line begins with `data:`" if self._beginning.without_data else ""
+        return f"this is not a stream: it has no event of Responses, Messages or Chat Completions{cause}"
 
     def feed(self, chunk: bytes) -> None:
         """Validate the next bytes of the stream, which may be split anywhere."""
@@ -139,7 +144,7 @@ class AnyJudge:
     def _read(self, chunk: bytes) -> Judge | DialectJudge | None:
         """Return the judge of the stream, if its beginning shows the API."""
         self._unread += chunk
-        self._shown = self._shown or _first(map(_api_of, self._beginning.feed(chunk)))
+        self._shown = self._shown or self._find_api(self._beginning.feed(chunk))
         api = self.api or self._shown
         if api is None and len(self._unread) > UNDECIDED:
             api = "responses"
@@ -147,12 +152,16 @@ class AnyJudge:
 
     def _find_at_end(self) -> ApiName:
         """Return the API of a stream that ends; it may be a whole answer, or a list of events."""
-        self._shown = self._shown or _first(map(_api_of, self._beginning.end()))
+        self._shown = self._shown or self._find_api(self._beginning.end())
         if self.api is not None:
             return self.api
         value = parse(self._unread)
         bodies = [members(each) for each in elements(value) or [value]]
         return self._shown or _first(map(find_api, bodies)) or "responses"
+
+    def _find_api(self, messages: Iterable[SseMessage]) -> ApiName | None:
+        """Return the API of the first event that shows one, or the given API."""
+        return _first(self._given if self._given and message.is_event else _api_of(message) for message in messages)
 
     def _choose(self, api: ApiName) -> Judge | DialectJudge:
         """Return the judge of the stream, after creating the judge of an API if there is none yet."""

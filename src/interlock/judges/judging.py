@@ -83,11 +83,6 @@ class Verdict:
         """Whether there are no findings at all."""
         return not self.rules
 
-    @property
-    def readable(self) -> bool:
-        """Whether there was an event or an end marker."""
-        return bool(self.events) or self.has_done_marker
-
 
 @frozen
 class JudgedMessage:
@@ -250,7 +245,7 @@ class Judge:
         for message in self._decoder.end():
             if not self._framed:
                 yield self._add_findings(message, self._take(message))
-            elif "data" in message.fields or message.event != "message":
+            elif message.is_event:
                 yield self._add_findings(message, self._take_last(message))
 
     def _add_findings(self, message: SseMessage, body: Mapping[str, object] | None) -> JudgedMessage:
@@ -292,8 +287,9 @@ class Judge:
 
     def _take_last(self, message: SseMessage) -> Mapping[str, object] | None:
         """Validate a last message without its empty line, which recorders may drop; over HTTP, clients drop the message."""
+        self._line = message.line
         whole = not self._over_http and (message.data == DONE or read_body(message) is not None)
-        problem = "the last event has no empty line after it" if whole else "the stream ends inside an event"
+        problem = "the last event has no empty line after it" if whole else _merged(message) or "the stream ends inside an event"
         body = self._take(message) if whole else None
         self._report("R5", problem, message.event, deviation="framing" if whole else "")
         return body
@@ -369,7 +365,15 @@ def read_body(message: SseMessage) -> Mapping[str, object] | None:
 def _unreadable(message: SseMessage) -> str:
     if message.overlong:
         return "the event is too long to be judged"
-    return f"the data is not a JSON object: {message.data[:40]!r}"
+    return _merged(message) or f"the data is not a JSON object: {message.data[:40]!r}"
+
+
+def _merged(message: SseMessage) -> str:
+    """Return the problem of a message that has the lines of several events; empty if it has those of one."""
+    lines = message.data.split("\n")
+    are_events = all(line == DONE or is_object(parse(line)) for line in lines)
+    events = max(message.fields.count("event"), len(lines) if are_events else 1)
+    return f"no empty line separates {events} events" if events > 1 else ""
 
 
 def _check_framing(message: SseMessage) -> Iterator[tuple[str, str]]:
@@ -500,6 +504,8 @@ class DialectJudge(ABC):
             body = read_body(message)
             self._messages.append(message)
             self._bodies.append(body or {})
+            if body is None and (problem := _merged(message)):
+                self._add(Finding(self.framing_rule, problem, event=len(self._messages) - 1))
             yield JudgedMessage(message, body, (), None if body is None else self._move(body))
 
     def _move(self, body: Body) -> Transition | None:

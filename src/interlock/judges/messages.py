@@ -351,7 +351,7 @@ class MessagesJudge(DialectJudge):
         for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
             name = body.get("type")
             if not isinstance(name, str) or (message.event != name and self._decoder.is_framed):
-                yield Finding("M12", f"the event is {message.event!r}, and its type is {quote(name)}", event=index)
+                yield Finding("M12", f"the event is {quote(message.event)}, and its type is {quote(name)}", event=index)
 
     def _items(self) -> list[str]:
         return [as_text(members(body["content_block"]).get("type")) for body in self._bodies if "content_block" in body]

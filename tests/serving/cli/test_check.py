@@ -294,7 +294,7 @@ NO_STREAM = "this is not a stream: it has no event of Responses, Messages or Cha
         json.dumps({"packages": ["a" * 80] * 1000}, indent=2).encode(),
         b'{"name": "a"}\n{"name": "b"}\n',
         b"data: hello\n\n",
-        b"# A page\n\nevent: a party\n\n",
+        b"# A page\n\nA party\n\n",
         b"[build-system]\nrequires = []\n",
     ],
 )
@@ -303,8 +303,39 @@ def test_a_file_without_events_of_an_api_is_not_a_stream(data) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"interlock: standard input: {NO_STREAM}\n")
 
 
+@pytest.mark.parametrize("options", [(), ("--api", "responses"), ("--api", "chat")])
+def test_events_without_lines_of_data_are_not_a_stream(options) -> None:
+    result = run("-", *options, stdin=STREAM.replace(b"data: ", b""))
+    message = f"{NO_STREAM}, and no line begins with `data:`"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"interlock: standard input: {message}\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--api", "responses")])
+@pytest.mark.parametrize("name", [b"event: ", b": "])
+def test_a_stream_without_empty_lines_is_judged(name, options) -> None:
+    data = STREAM.replace(b"event: ", name).replace(b"\n\n", b"\n")
+    (source,) = sources(run("-", "--json", *options, stdin=data))
+    assert [(each["rule"], each["message"], each["line"]) for each in source["findings"]] == [
+        ("R5", "no empty line separates 12 events", 1),
+        ("R3", "the stream ends without a terminal event", None),
+        ("R3", "the stream has no end marker [DONE]", None),
+    ]
+
+
+def test_a_long_name_of_an_event_is_shortened() -> None:
+    result = run("-", stdin=STREAM.replace(b"\n", b""))
+    name = STREAM.replace(b"\n", b"").decode().removeprefix("event: response.")[:80]
+    assert (result.exit_code, f"R5 {name}…: the stream ends inside an event" in " ".join(result.stdout.split())) == (1, True)
+
+
 @pytest.mark.parametrize(
-    "data", [b"data: [DONE]\n\n", b'event: response.created\ndata: {"a": 1}\n\n', b'event: message_stop\ndata: {"a\n\n']
+    "data",
+    [
+        b"data: [DONE]\n\n",
+        b'event: response.created\ndata: {"a": 1}\n\n',
+        b'event: message_stop\ndata: {"a\n\n',
+        b'event: response.created\ndata: {"type": ',
+    ],
 )
 def test_a_stream_is_judged_if_any_event_or_its_end_shows_that_it_is_one(data) -> None:
     assert run("-", stdin=data).exit_code == 1

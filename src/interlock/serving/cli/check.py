@@ -53,7 +53,8 @@ _FINDING: Final = (
 )
 """The fields of a finding in JSON."""
 _MARGIN: Final = " " * 7
-_NO_STREAM: Final = "this is not a stream: it has no event of Responses, Messages or Chat Completions"
+_MAX_NAME: Final = 80
+"""The most characters of the name of an event that are shown."""
 
 
 @frozen
@@ -163,8 +164,8 @@ def check(  # noqa: PLR0913 - a command has an argument for each of its options
         judge = AnyJudge(api=api, dialect=dialect, permissive=permissive, first=first, whole=answer)
         error = _read(judge, name, request, DIALECTS[dialect])
         verdict = judge.end()
-        if not verdict.readable or not (judge.is_stream or verdict.has_done_marker):
-            error = error or _NO_STREAM
+        if not verdict.has_done_marker:
+            error = error or judge.unreadable
         if answer is not None and judge.api != "responses":
             error = error or "--whole compares only streams of the Responses API"
         if error:
@@ -394,7 +395,8 @@ def _place(finding: Finding) -> str:
 
 
 def _short(name: str) -> str:
-    return name.removeprefix("response.")
+    name = name.removeprefix("response.")
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
 
 
 def explanation(name: str, width: int) -> Iterator[str]:

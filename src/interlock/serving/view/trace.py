@@ -90,7 +90,7 @@ class Trace:
         for finding in verdict.end_findings:
             event = self.events if finding.event >= verdict.events else finding.event
             yield "f", event, _finding_fields(finding)
-        status = {"status": verdict.status, "legal": verdict.legal, "readable": verdict.readable, "rules": verdict.rules}
+        status = {"status": verdict.status, "legal": verdict.legal, "readable": self.events > 0, "rules": verdict.rules}
         yield "end", status
 
     def _event(self, judged: JudgedMessage, time: float | None) -> Iterator[Line]:
