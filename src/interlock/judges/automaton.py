@@ -29,10 +29,7 @@ _NAMED: Final = 2
 
 @frozen
 class Observed:
-    """A legal edge that real services take where the driver does not.
-
-    The states may be missing from the table: `dest`, and then the `source` of a later observed edge.
-    """
+    """A legal edge that real services take where the driver does not; its final state may be missing from the table."""
 
     source: str
     dest: str
@@ -43,9 +40,8 @@ class Observed:
 
 OBSERVED: Final[Mapping[str, Sequence[Observed]]] = {
     "message": [
-        Observed("pending", "added", [ItemAdded], "a message may have no parts; R18 reports it as blank"),
-        Observed("added", "completed", [ItemDone], "a message may have no parts"),
-        Observed("added", "incomplete", [ItemDone], "a truncated message may have no parts"),
+        Observed("pending", "completed", [ItemAdded, ItemDone], "a message may have no parts; R18 reports it as blank"),
+        Observed("pending", "incomplete", [ItemAdded, ItemDone], "a truncated message may have no parts"),
     ],
     "mcp_call": [
         Observed(
@@ -67,6 +63,11 @@ NamedEdge: TypeAlias = Edge[str, str]
 """An edge of the table with the names of its events, or an observed edge, whose trigger is empty."""
 
 
+def name_position(state: str, *, is_left: bool) -> str:
+    """Name a state for messages, or the position on an edge that leaves it."""
+    return f"leaving {state}" if is_left else state
+
+
 @frozen(cache_hash=True)
 class TablePosition:
     """A state (`edge` is None and nothing is due), or an edge with events still due."""
@@ -74,6 +75,11 @@ class TablePosition:
     state: str
     edge: NamedEdge | None = None
     due: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the position in messages."""
+        return name_position(self.state, is_left=self.edge is not None)
 
 
 @define(eq=False)
@@ -170,8 +176,7 @@ class Automaton:
     def _make(self, positions: frozenset[TablePosition]) -> AutomatonNode:
         moves = self._moves(self.in_order(positions))
         at = [position.state for position in self.in_order(positions) if not position.due]
-        leaving = [f"leaving {position.state}" for position in self.in_order(positions) if position.due]
-        names = dict.fromkeys(at or leaving)
+        names = dict.fromkeys(at or (position.name for position in self.in_order(positions)))
         return AutomatonNode(
             state=" or ".join(names) if len(names) <= _NAMED else "unknown",
             legal=tuple(moves),

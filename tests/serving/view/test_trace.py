@@ -403,6 +403,16 @@ def test_the_edges_of_a_legal_message_lead_from_absent_to_completed() -> None:
         [("output_text", "close", "completed")],
     ]
     assert message[0].fired[0].silent == (("absent", "open", "pending"),)
+    assert [step.state for step in message] == [
+        "leaving pending",
+        "leaving pending",
+        "output_text",
+        "output_text",
+        "output_text",
+        "leaving output_text",
+        "leaving output_text",
+        "completed",
+    ]
 
 
 def test_a_truncated_item_ends_with_the_edge_cut() -> None:
@@ -460,7 +470,7 @@ def test_an_illegal_event_is_shown_in_the_states_that_its_finding_names() -> Non
         ("R1-opening-late", "in_progress", "in_progress", ("in_progress",)),
         ("R1-opening-twice", "in_progress", "in_progress", ("in_progress",)),
         ("R1-queued-after-in-progress", "in_progress", "in_progress", ("in_progress",)),
-        ("R8-part-not-added", "added", "added", ("added",)),
+        ("R8-part-not-added", "leaving pending", "leaving pending", ("pending",)),
         ("R8-part-not-done", "leaving output_text", "leaving output_text", ("output_text",)),
         ("R8-text-not-done", "output_text", "output_text", ("output_text",)),
         ("R8-two-parts-at-once", "output_text", "output_text", ("output_text",)),

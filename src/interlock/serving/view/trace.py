@@ -33,7 +33,7 @@ from interlock.events.items import ITEMS
 from interlock.events.json import as_text, dumps, elements, members
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.judges import DIALECT_JUDGES, AnyJudge, Finding, JudgedMessage
-from interlock.judges.automaton import Automaton, AutomatonNode, TablePosition, Transition
+from interlock.judges.automaton import Automaton, AutomatonNode, TablePosition, Transition, name_position
 from interlock.judges.chat import ChatJudge
 from interlock.judges.digests import quote
 from interlock.judges.judging import DONE
@@ -212,8 +212,9 @@ class Step:
         if not fired or fired == self.fired:
             return self
         at = dict.fromkeys(edge.source if edge.due else edge.dest for edge in fired)
+        names = dict.fromkeys(name_position(edge.source, is_left=True) if edge.due else edge.dest for edge in fired)
         possible = tuple(name for name in self.possible if name not in at)
-        return evolve(self, fired=fired, states=tuple(at), possible=possible, state=" or ".join(at))
+        return evolve(self, fired=fired, states=tuple(at), possible=possible, state=" or ".join(names))
 
 
 def explain(transition: Transition) -> Step:
@@ -237,7 +238,8 @@ def _explain(automaton: Automaton, before: AutomatonNode, event: str, after: Aut
     certain = [one for one in automaton.in_order(after.positions) if _is_certain(automaton, one, after.positions)]
     at = dict.fromkeys(position.state for position in certain)
     possible = tuple(name for name in automaton.edges if name in after.states and name not in at)
-    return Step(automaton.name, None, fired, tuple(at), possible, " or ".join(at))
+    names = dict.fromkeys(position.name for position in certain)
+    return Step(automaton.name, None, fired, tuple(at), possible, " or ".join(names))
 
 
 def _is_certain(automaton: Automaton, position: TablePosition, positions: Iterable[TablePosition]) -> bool:
