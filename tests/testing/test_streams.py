@@ -280,7 +280,7 @@ it("says what to install", async () => {
 
 RECORDING = """
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { after, it } from "node:test";
 import { mockModel, startMock } from "./mock.mjs";
 
@@ -289,11 +289,17 @@ after(stop);
 
 it("keeps a stream, as the mock does", async () => {
   const { baseURL, requests } = await mockModel(url, "recorded", [{ steps: [{ says: "It is warm." }] }]);
-  const body = JSON.stringify({ model: "m", input: "Hi", stream: true });
   const headers = { "content-type": "application/json" };
-  const answer = await recorded(`${baseURL}/responses`, { method: "POST", headers, body });
-  const text = await answer.text();
-  assert.deepEqual([text, readFileSync("stream-1.sse", "utf8")], Array(2).fill((await requests())[0].stream));
+  const ask = async (stream) => {
+    const body = JSON.stringify({ model: "m", input: "Hi", stream });
+    const answer = await recorded(`${baseURL}/responses`, { method: "POST", headers, body });
+    return answer.text();
+  };
+  const whole = JSON.parse(await ask(false));
+  const text = await ask(true);
+  assert.equal(whole.status, "completed");
+  assert.deepEqual(readdirSync(".").filter((name) => name.endsWith(".sse")), ["stream-1.sse"]);
+  assert.deepEqual([text, readFileSync("stream-1.sse", "utf8")], Array(2).fill((await requests())[1].stream));
 });
 """
 
