@@ -21,7 +21,7 @@ Category: TypeAlias = Literal["order", "content"]
 Severity: TypeAlias = Literal["error", "deviation", "not_judged"]
 """How serious a finding is.
 
-`error`: the published contract or a known client breaks. `deviation`: unusual, but every tested client copes,
+`error`: the published contract or a known client breaks. `deviation`: breaks a rule, but every tested client copes,
 unless its row names one, because a well-known service sends it.
 `not_judged`: an unknown event or kind of item, which is checked only against the rules for all events.
 """

@@ -102,7 +102,7 @@ def assert_legal(
         stream: The bodies of its events, or what a client's package makes of them; or its bytes, whole or in chunks, to check the
             framing of the events too.
         dialect: The dialect of a stream of the Responses API.
-        strict: Also fail on deviations, which are unusual but well known, and on what is not judged: unknown events and items.
+        strict: Also fail on deviations, which are well known, and on what is not judged: unknown events and items.
         api: The API of the stream; by default, the one that its first event shows.
 
     Raises:

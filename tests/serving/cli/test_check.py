@@ -101,7 +101,7 @@ def test_text_lists_errors_before_deviations_in_80_columns() -> None:
         "  R9   output_text.done: text differs from the deltas at character 5",
         "       line 19, event 6, message msg_0 (output_text)",
         "",
-        "Deviations: unusual, but well known (--strict: errors)",
+        "Deviations: well known (--strict: errors)",
         "  R3   the stream has no end marker [DONE] [no-done-marker]",
         "       at the end",
     ]

@@ -363,7 +363,7 @@ def _groups(findings: Iterable[Finding]) -> Iterator[tuple[str, list[Finding]]]:
     rules = {**RULES, **DIALECT_RULES}
     for category, heading in (("order", "Errors: wrong order"), ("content", "Errors: wrong content")):
         yield heading, [each for each in findings if each.severity == "error" and rules[each.rule].category == category]
-    deviations = "Deviations: unusual, but well known (--strict: errors)"
+    deviations = "Deviations: well known (--strict: errors)"
     for severity, heading in (("deviation", deviations), ("not_judged", "Not judged: unknown to Interlock (--strict: errors)")):
         yield heading, [each for each in findings if each.severity == severity]
 
