@@ -113,7 +113,7 @@ def refused_so_far():
     return Counter({each.labels["reason"]: int(each.value) for each in metric.samples if each.name.endswith("_total")})
 
 
-def test_the_line_of_a_refused_request_has_the_tenant_reason_and_parameter() -> None:
+def test_the_line_of_a_refused_request_has_the_tenant_model_reason_and_parameter() -> None:
     before = refused_so_far()
     with serve_command(
         *("--log-level", "info", "--log-format", "json", "--api-key", "k", "--api-key", "l", "--view"),
@@ -127,6 +127,7 @@ def test_the_line_of_a_refused_request_has_the_tenant_reason_and_parameter() -> 
             client.post("/v1/responses", json={**QUESTION, "input": [{"type": SENTENCE}]}, headers=key)
             client.post("/v1/responses", json={**QUESTION, SENTENCE: 1, "metadata": {SENTENCE: 1}}, headers=key)
             client.post("/v1/responses", json=QUESTION, headers=key)
+            client.post("/v1/responses/input_tokens", json={**QUESTION, "model": "x" * 200}, headers=key)
             client.get("/v1/responses", headers=key)
             client.get("/v1/nothing", headers=key)
             client.get("/v1/models/gone", headers={**key, "anthropic-version": "2023-06-01"})
@@ -139,30 +140,37 @@ def test_the_line_of_a_refused_request_has_the_tenant_reason_and_parameter() -> 
         with connect(address, additional_headers=key) as socket:
             socket.send(json.dumps({"type": "response.create", **QUESTION, "temperature": SENTENCE}))
             socket.recv()
-    names = ("tenant", "reason", "param")
+    names = ("tenant", "model", "reason", "param")
     refusals = [line for line in objects(command.lines) if line["message"].startswith("refused a request")]
     lines = [line for line in objects(command.lines) if '" ' in line["message"]] + refusals
     found = [(line["message"].partition(" - ")[2] or line["message"], *map(line.get, names)) for line in lines]
     (tenant,) = {tenant for _, tenant, *_ in found if tenant}
     assert found == [
-        ('"POST /v1/responses HTTP/1.1" 401', None, "invalid_api_key", None),
-        ('"POST /v1/responses HTTP/1.1" 404', tenant, "model_not_found", "model"),
-        ('"POST /v1/responses HTTP/1.1" 400', tenant, "invalid_type", "temperature"),
-        ('"POST /v1/responses HTTP/1.1" 400', tenant, "invalid_value", "input[0].type"),
-        ('"POST /v1/responses HTTP/1.1" 400', tenant, "invalid_type", None),
-        ('"POST /v1/responses HTTP/1.1" 200', tenant, None, None),
-        ('"GET /v1/responses HTTP/1.1" 405', tenant, "http_405", None),
-        ('"GET /v1/nothing HTTP/1.1" 404', tenant, "http_404", None),
-        ('"GET /v1/models/gone HTTP/1.1" 404', tenant, "model_not_found", "model"),
-        ('"GET /v1/models HTTP/1.1" 400', None, "invalid_host", None),
-        ('"GET /interlock/ HTTP/1.1" 401', None, "http_401", None),
-        ('"OPTIONS /v1/responses HTTP/1.1" 400', None, "http_400", None),
-        ('"WebSocket /v1/responses" 401', None, "invalid_api_key", None),
-        ('"WebSocket /v1/responses" [accepted]', tenant, None, None),
-        ("refused a request with status 400: invalid_type, temperature", tenant, "invalid_type", "temperature"),
+        ('"POST /v1/responses HTTP/1.1" 401', None, None, "invalid_api_key", None),
+        ('"POST /v1/responses HTTP/1.1" 404', tenant, "gone", "model_not_found", "model"),
+        ('"POST /v1/responses HTTP/1.1" 400', tenant, "interlock-embedded", "invalid_type", "temperature"),
+        ('"POST /v1/responses HTTP/1.1" 400', tenant, "interlock-embedded", "invalid_value", "input[0].type"),
+        ('"POST /v1/responses HTTP/1.1" 400', tenant, "interlock-embedded", "invalid_type", None),
+        ('"POST /v1/responses HTTP/1.1" 200', tenant, "interlock-embedded", None, None),
+        ('"POST /v1/responses/input_tokens HTTP/1.1" 404', tenant, "x" * 100, "model_not_found", "model"),
+        ('"GET /v1/responses HTTP/1.1" 405', tenant, None, "http_405", None),
+        ('"GET /v1/nothing HTTP/1.1" 404', tenant, None, "http_404", None),
+        ('"GET /v1/models/gone HTTP/1.1" 404', tenant, None, "model_not_found", "model"),
+        ('"GET /v1/models HTTP/1.1" 400', None, None, "invalid_host", None),
+        ('"GET /interlock/ HTTP/1.1" 401', None, None, "http_401", None),
+        ('"OPTIONS /v1/responses HTTP/1.1" 400', None, None, "http_400", None),
+        ('"WebSocket /v1/responses" 401', None, None, "invalid_api_key", None),
+        ('"WebSocket /v1/responses" [accepted]', tenant, None, None, None),
+        (
+            "refused a request with status 400: invalid_type, temperature",
+            tenant,
+            "interlock-embedded",
+            "invalid_type",
+            "temperature",
+        ),
     ]
     assert SENTENCE not in "\n".join(command.lines)
-    assert refused_so_far() - before == Counter(reason for _, _, reason, _ in found if reason)
+    assert refused_so_far() - before == Counter(reason for *_, reason, _ in found if reason)
 
 
 def test_the_message_of_a_refusal_is_logged_at_debug_because_it_may_quote_the_client() -> None:

@@ -51,6 +51,7 @@ from interlock.serving.requests.body import JsonBudget, read_object, too_many_va
 from interlock.serving.requests.input_items import JsonItem, read_input, waits_for_client
 from interlock.serving.requests.limits import ITEMS as INPUT_ITEMS
 from interlock.serving.requests.limits import Kinds
+from interlock.serving.requests.logs import log_model
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault
 from interlock.serving.responses.active_runs import Interrupt, NotBegunError
 from interlock.serving.responses.archive import store_error
@@ -615,6 +616,7 @@ class SocketConnection:
         returned: Sequence[SteerEvent],
     ) -> None:
         """Answer a request with events or an error, then start its successor or the next request of its lane."""
+        log_model(request.body)
         try:
             await self._send_steering(returned, lane)
             await self._stream(pending.result(), lane, request, steering)

@@ -10,6 +10,8 @@ from attrs import frozen
 
 from interlock.fsm.table import InterlockError
 
+MAX_NAME: Final = 100
+"""The most characters of a model's name that an error or a log line has."""
 MAX_LISTED: Final = 20
 """The most models that an error names."""
 LISTING: Final = " This server has: "
@@ -48,7 +50,7 @@ def invalid(param: str | None, message: str, code: str | None = "invalid_value")
 
 def no_such_model(name: str, known: Sequence[str] = ()) -> ApiError:
     """Return the error for a model that the server does not have; its message lists the known ones."""
-    message = f"The model '{name[:100]}' does not exist or you do not have access to it.{known_models(known)}"
+    message = f"The model '{name[:MAX_NAME]}' does not exist or you do not have access to it.{known_models(known)}"
     return ApiError(404, message, param="model", code="model_not_found")
 
 

@@ -17,6 +17,7 @@ import orjson
 from attrs import define, field
 
 from interlock.serving.requests.api_errors import ApiError, invalid
+from interlock.serving.requests.logs import log_model
 from interlock.serving.requests.runtime import Yielder
 
 if TYPE_CHECKING:  # commands that serve nothing do not need it
@@ -238,6 +239,7 @@ async def read_json(
     """Read and `decode` the body of a request; see `read_body` and `read_object` for the errors."""
     yielder = Yielder()
     body = await decode(await read_body(request, max_bytes, yielder), yielder)
+    log_model(body)
     await yielder.checkpoint()  # because decoding may have taken long
     return body
 

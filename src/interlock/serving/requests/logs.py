@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from interlock.events.json import dumps
+from interlock.events.json import as_text, dumps
+from interlock.serving.requests.api_errors import MAX_NAME
 
 LogFormat: TypeAlias = Literal["text", "json"]
 
@@ -31,6 +32,12 @@ _context: Final[ContextVar[Mapping[str, str]]] = ContextVar("interlock_log_conte
 def log_with(**fields: str) -> None:
     """Set some of `CONTEXT` for the log lines of the current task, and of tasks that it creates later."""
     _context.set({**_context.get(), **fields})
+
+
+def log_model(body: Mapping[str, object]) -> None:
+    """Set the model that the body of a request names for the log lines of the current task, as `log_with` does."""
+    if name := as_text(body.get("model")):
+        log_with(model=name[:MAX_NAME])
 
 
 def current_request_id() -> str | None:
