@@ -65,7 +65,8 @@ class Metric:
 
 
 _SERVER: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
-_CLIENT: Final = (*_SERVER, "server_address", "server_port")
+_ADDRESS: Final = ("server_address", "server_port")
+_CLIENT: Final = (*_SERVER, *_ADDRESS)
 
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in (
     Metric("gen_ai_server_request_duration_seconds", "histogram",
@@ -91,6 +92,8 @@ METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in (
     Metric("interlock_tokens_total", "counter", "Tokens of ended responses.", ("type", "model")),
     Metric("interlock_parser_recoveries_total", "counter",
            "Malformed output of a model that a parser read anyway.", ("family", "kind")),
+    Metric("interlock_upstream_faults", "gauge",
+           "Processes whose last request for an upstream's list of models failed.", _ADDRESS),
     Metric("interlock_upstream_repairs_total", "counter",
            "Breaches of the rules of a stream in what a Responses upstream sent, repaired by the gateway.", ["rule"]),
     Metric("interlock_refused_requests_total", "counter", "Requests that received an error in place of a response.", ["reason"]),

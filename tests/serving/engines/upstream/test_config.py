@@ -20,7 +20,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from live.chunk_shapes import chunk
-from live.upstream import Reply, ScriptedUpstream, failure, gateway, serve_upstream, stream
+from live.upstream import CUT, STALL, Reply, ScriptedUpstream, failure, gateway, serve_upstream, stream
+from prometheus_client import REGISTRY
 
 from interlock.parsers import Tagged
 from interlock.serving.cli.commands import app
@@ -30,6 +31,7 @@ from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.upstreams import upstream_of, upstreams_of
 from interlock.serving.http import server
 from interlock.serving.http.app import codex_model
+from interlock.serving.requests.logs import JsonFormatter
 from interlock.serving.settings import ModelFacts, SettingsError, UpstreamSettings, options, read_settings, variable
 
 ROOT = Path(__file__).parents[4]
@@ -524,7 +526,7 @@ def test_the_models_of_an_upstream_that_is_down_are_503_until_it_returns(serve, 
         first.listing = failure(500, {"error": {"message": "Out of order."}})
         until(lambda: ask(gateway_url, "one").status_code == 503)
         answer = ask(gateway_url, "one")
-        assert answer.json()["error"]["message"] == "The model 'one' is not available. Out of order."
+        assert answer.json()["error"]["message"] == "The model 'one' is not available."
         assert answer.headers["retry-after"] == "1"
         assert [ask(gateway_url, name).status_code for name in ("two", "three")] == [200, 404]
         assert {model["id"] for model in httpx.get(f"{gateway_url}/v1/models").json()["data"]} == {"one", "two"}
@@ -564,15 +566,85 @@ def test_a_new_model_is_found_at_once(serve, monkeypatch):
         assert ask(gateway_url, "three").status_code == 200
 
 
-def test_an_error_has_the_faults_of_all_upstreams(serve):
-    failing = ScriptedUpstream([GOOD], listing=failure(500, {"error": "Out of order."}))
-    with serve_upstream(failing) as broken, serve(engine("http://127.0.0.1:1", broken)) as url:
-        until(lambda: "Out of order." in httpx.get(f"{url}/ready").text)
-        until(lambda: "cannot be reached" in httpx.get(f"{url}/ready").text)
-        answer, missing = httpx.get(f"{url}/ready"), ask(url, "m")
-    faults = "The upstream server cannot be reached. Out of order."
-    assert (answer.status_code, answer.json()["error"]["message"]) == (503, faults)
-    assert (missing.status_code, missing.json()["error"]["message"]) == (503, f"The model 'm' is not available. {faults}")
+LEAK = "Incorrect API key provided: sk-AB***yz, of the organization acme."
+
+
+@pytest.mark.parametrize(
+    ("listing", "code"),
+    [
+        (
+            failure(401, {"error": {"message": LEAK, "type": "invalid_request_error", "code": "invalid_api_key"}}),
+            "upstream_unauthorized",
+        ),
+        (failure(403, {"error": {"message": LEAK, "code": "origin_not_allowed"}}), "upstream_error"),
+        (failure(429, {"error": {"message": LEAK, "code": "rate_limit_exceeded"}}, retry_after="9"), "upstream_error"),
+        (failure(500, {"error": {"message": LEAK, "code": "server_error"}}), "upstream_error"),
+        (failure(503, LEAK), "upstream_error"),
+        (failure(200, LEAK), "upstream_error"),
+        (failure(302, LEAK, location="http://127.0.0.1/acme"), "upstream_redirect"),
+        (failure(200, LEAK, content_encoding="acme"), "upstream_error"),
+        (Reply((LEAK.encode(), CUT)), "upstream_disconnected"),
+        (Reply((STALL,)), "upstream_timeout"),
+    ],
+)
+def test_a_model_that_a_missing_list_may_have_is_503_with_the_code_of_the_fault_and_no_text_of_the_upstream(serve, listing, code):
+    faulty = ScriptedUpstream([GOOD], listing=listing)
+    with serve_upstream(ScriptedUpstream([GOOD])) as url, serve_upstream(faulty) as faulty_url:
+        both = Gateway([upstream_of(UpstreamSettings(url=each, retries=0, first_timeout=1)) for each in (url, faulty_url)])
+        with serve(both) as gateway_url:
+            answers = [ask(gateway_url, name) for name in ("m", "gone")]
+    error = {"message": "The model 'gone' is not available.", "type": "server_error", "param": None, "code": code}
+    assert [answer.status_code for answer in answers] == [200, 503]
+    assert (answers[1].json(), answers[1].headers["retry-after"]) == ({"error": error}, "1")
+
+
+def test_a_metric_counts_the_processes_to_which_an_upstream_does_not_list_its_models(serve, monkeypatch):
+    monkeypatch.setattr(upstreams, "FRESH", 0)
+    monkeypatch.setattr(upstreams, "LIST_SECONDS", 0.01)
+    refused = failure(401, {"error": {"message": LEAK}})
+    first, second = ScriptedUpstream([GOOD], listing=refused), ScriptedUpstream([GOOD])
+
+    def faults():
+        names = [{"server_address": "127.0.0.1", "server_port": url.rpartition(":")[2]} for url in urls]
+        return [REGISTRY.get_sample_value("interlock_upstream_faults", each) for each in names]
+
+    with serve_upstream(first) as url, serve_upstream(second) as other:
+        urls = [url, other]
+        with serve(engine(*urls)) as gateway_url:
+            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults() == [1, 0])
+            first.listing = None
+            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults() == [0, 0])
+            second.listing = refused
+            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults() == [0, 1])
+        assert faults() == [0, 0]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_failed_connection_counts_as_a_fault_of_the_upstream_even_if_its_list_was_never_needed(serve, count):
+    with serve(engine(*["http://127.0.0.1:1"] * count, aliases={"one": "m"})) as gateway_url:
+        assert ask(gateway_url, "one").status_code == 502
+        place = {"server_address": "127.0.0.1", "server_port": "1"}
+        until(lambda: REGISTRY.get_sample_value("interlock_upstream_faults", place) == 1)
+
+
+def test_the_line_of_a_request_for_a_model_without_its_upstream_names_both(serve, caplog):
+    caplog.set_level("DEBUG", "interlock.serving.http.answers")
+    caplog.handler.setFormatter(JsonFormatter())
+    with serve_upstream(ScriptedUpstream([GOOD])) as url, serve(engine(url, "http://127.0.0.1:1")) as gateway_url:
+        assert ask(gateway_url, "gone").status_code == 503
+    lines = map(json.loads, caplog.handler.stream.getvalue().splitlines())
+    (line,) = [line for line in lines if line["logger"] == "interlock.serving.http.answers"]
+    assert (line["model"], line["upstream"]) == ("gone", "http://127.0.0.1:1/v1")
+
+
+def test_a_gateway_whose_upstreams_are_all_down_is_not_ready_for_a_reason_without_text_of_an_upstream(serve):
+    failing = ScriptedUpstream([GOOD], listing=failure(500, {"error": LEAK}))
+    with serve_upstream(failing) as broken, serve(engine(broken, "http://127.0.0.1:1")) as url:
+        until(lambda: httpx.get(f"{url}/ready").status_code == 503)
+        answer = httpx.get(f"{url}/ready")
+    message = "No upstream server lists its models."
+    error = {"message": message, "type": "server_error", "param": None, "code": "upstream_error"}
+    assert (answer.status_code, answer.json()) == (503, {"error": error})
 
 
 def test_an_upstream_that_is_down_is_logged_once_and_once_when_it_returns(monkeypatch, caplog):

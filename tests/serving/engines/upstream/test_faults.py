@@ -371,7 +371,7 @@ def test_a_compressed_answer_is_refused(reply, status, message):
 
 @pytest.mark.parametrize(
     ("reply", "code"),
-    [(Reply((STALL,)), "upstream_timeout"), (Reply((b"<html>",)), "upstream_error"), (failure(500, {}), None)],
+    [(Reply((STALL,)), "upstream_timeout"), (Reply((b"<html>",)), "upstream_error"), (failure(500, {}), "upstream_error")],
 )
 def test_an_upstream_that_lists_no_models_is_not_ready(reply, code):
     with gateway(GOOD, listing=reply, first_timeout=0.2) as (url, _):

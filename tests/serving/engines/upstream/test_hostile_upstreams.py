@@ -208,7 +208,7 @@ def test_a_body_with_two_lengths_is_an_error_and_its_connection_is_closed(serve)
     with serve_bytes(BOTH) as (upstream, heads), serve(engine(upstream)) as url:
         errors = [post(url).json()["error"] for _ in range(2)]
     assert [error["code"] for error in errors] == ["upstream_unreachable"] * 2
-    assert len(heads) == 2
+    assert len([head for head in heads if head.startswith("POST")]) == 2
 
 
 def test_the_whole_output_of_an_upstream_is_bounded(monkeypatch):

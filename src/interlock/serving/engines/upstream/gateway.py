@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from attrs import Factory, define, evolve, field
 from msgspec.structs import replace
@@ -18,9 +17,9 @@ from interlock.serving.engines.engine import Engine, EngineOutput, Generation, T
 from interlock.serving.engines.shortcut import Shortcut
 from interlock.serving.engines.upstream.translator import Translator, UpstreamCall, translator_of
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, STALLED, UNREACHABLE, EventStream, Upstream
-from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList
+from interlock.serving.engines.upstream.upstreams import UNKNOWN, ModelList, fault_of
 from interlock.serving.metrics import OTHER
-from interlock.serving.requests.api_errors import LISTING, ApiError, engine_error, known_models, no_such_model
+from interlock.serving.requests.api_errors import LISTING, MAX_NAME, ApiError, engine_error, known_models, no_such_model
 from interlock.serving.requests.api_keys import authorization_of
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import JsonItem
@@ -120,7 +119,7 @@ class Gateway(Engine):
         """Raise `ApiError` if every upstream is down."""
         await self._wait_for_lists()
         if all(each.is_down for each in self._lists):
-            raise _faults(self._lists)
+            raise fault_of(self._lists)
 
     async def close(self) -> None:
         for listed in self._lists:
@@ -150,15 +149,15 @@ class Gateway(Engine):
             if not listed.is_down:
                 return listed.upstream, name
         if faults := known or [each for each in lists if each.fault is not None and not each.names]:
-            fault = _faults(faults)
-            raise evolve(fault, status=503, message=f"The model '{name[:100]}' is not available. {fault.message}")
+            log_with(upstream=", ".join(each.upstream.url for each in faults))
+            raise evolve(fault_of(faults), message=f"The model '{name[:MAX_NAME]}' is not available.")
         raise no_such_model(name, await self.names())
 
     async def check(self, upstream: Upstream) -> None:
         """Find out whether an upstream is down, so that the next request goes to another one with its model, if there is one."""
+        attempt = self._lists[self.upstreams.index(upstream)].check()
         can_replace = len(self.upstreams) > 1 and not upstream.settings.models
-        attempt = self._lists[self.upstreams.index(upstream)].check() if can_replace else None
-        if attempt is not None:
+        if attempt is not None and can_replace:
             await asyncio.wait([attempt], timeout=PATIENCE)
 
     async def _limit(self, upstream: Upstream, request: ResponseRequest) -> str:
@@ -179,12 +178,6 @@ class Gateway(Engine):
             await asyncio.wait([attempt for _, attempt in attempts], timeout=max(patience, 0))
 
 
-def _faults(lists: Sequence[ModelList]) -> ApiError:
-    """Return one error with the faults of several upstreams."""
-    faults = [each.fault for each in lists if each.fault is not None]
-    return evolve(faults[0], message=" ".join(dict.fromkeys(fault.message for fault in faults)))
-
-
 @define(eq=False)
 class ObservedCall:
     """Adds a call of an upstream to the metrics and the traces; `span` is open until `end`."""
@@ -196,13 +189,13 @@ class ObservedCall:
     @classmethod
     def begin(cls, translator: Translator, model: str) -> ObservedCall:
         """Return a call that begins now; `model` is a label."""
-        parts = urlsplit(translator.call.upstream.url)
+        address, port = translator.call.upstream.address
         attributes: traces.Attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": translator.provider,
             "gen_ai.request.model": model,
-            "server.address": parts.hostname,
-            "server.port": parts.port or (443 if parts.scheme == "https" else 80),
+            "server.address": address,
+            "server.port": port,
         }
         return cls(attributes, traces.start(f"chat {model}", "CLIENT", attributes))
 

@@ -24,7 +24,7 @@ from attrs import define, evolve, field
 from interlock.events.json import dumps, is_array, members, parse
 from interlock.events.sse import BOM
 from interlock.parsers import Tagged
-from interlock.serving.engines.upstream.http_client import Answer, HttpClient, HttpError
+from interlock.serving.engines.upstream.http_client import PORTS, Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import short_id
 from interlock.serving.settings import UpstreamSettings
@@ -196,6 +196,12 @@ class Upstream:
     def origin(self) -> str:
         """Names the service in the extras of calls (`interlock.events.chat`)."""
         return sha256(self.url.encode()).hexdigest()[:8]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and the port, as metrics and traces name the server."""
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or PORTS[parts.scheme]
 
     def rename_fields(self, body: Mapping[str, object]) -> dict[str, object]:
         """Return the body of a request with this upstream's field names, without nulls and dropped fields."""

@@ -16,8 +16,16 @@ from attrs import Factory, define, evolve, field, frozen
 from interlock.events.json import as_text, elements, members
 from interlock.parsers import Tagged
 from interlock.parsers.formats import tagged
+from interlock.serving import metrics
 from interlock.serving.engines.upstream.translator import count_of
-from interlock.serving.engines.upstream.upstream_client import STALLED, UNREACHABLE, Upstream
+from interlock.serving.engines.upstream.upstream_client import (
+    DISCONNECTED,
+    REDIRECTED,
+    STALLED,
+    UNAUTHORIZED,
+    UNREACHABLE,
+    Upstream,
+)
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.settings import ModelFacts, Settings, SettingsError, UpstreamSettings
 
@@ -120,7 +128,7 @@ def _require_distinct(upstreams: list[Upstream], place: str) -> None:
 
 UNLISTED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 """The statuses of upstreams that have no list of models."""
-UNAUTHORIZED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+PRIVATE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 """The statuses of upstreams that list models only for clients' own keys."""
 
 FRESH: Final = 10.0
@@ -137,6 +145,9 @@ LIMITS: Final[Mapping[str, str]] = dict.fromkeys(("library", "organization_owner
 """The only limit of tokens that a server knows, by the owner of its models: Ollama, LM Studio, Mistral, DeepSeek."""
 
 MODALITIES: Final[Sequence[Literal["text", "image", "audio"]]] = ("text", "image", "audio")
+
+FAULTS: Final = frozenset({STALLED, UNREACHABLE, DISCONNECTED, REDIRECTED, UNAUTHORIZED})
+"""The codes of faults that clients may see; any other may be the upstream's own."""
 
 UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models yet.", "server_error", code=STALLED)
 
@@ -180,7 +191,13 @@ class ModelList:
             self._begin()
         return self._attempt
 
+    @property
+    def has_fault(self) -> bool:
+        """Whether the last attempt failed."""
+        return self.fault not in (None, UNKNOWN)
+
     def close(self) -> None:
+        self._set_fault(UNKNOWN)
         for each in (self._attempt, self._timer):
             if each is not None:
                 each.cancel()
@@ -196,13 +213,14 @@ class ModelList:
             answer = await self.upstream.fetch("models", limit=LISTING, is_probe=True)
             models = models_in(answer)
             facts = {name: _facts(model) for name, model in models.items()}
-            self.names, self.served, self.facts, self.fault = [*models], served_names(self.upstream, [*models]), facts, None
+            self.names, self.served, self.facts = [*models], served_names(self.upstream, [*models]), facts
+            self._set_fault(None)
             self.unlisted = unlisted_models(self.upstream, self.names)
             owners = {as_text(model.get("owned_by")) for model in models.values()}
             self.limit = next((LIMITS[owner] for owner in owners if owner in LIMITS), self.limit)
         except ApiError as error:
-            has_no_list = error.status in UNLISTED or (self.upstream.settings.pass_key and error.status in UNAUTHORIZED)
-            self.fault = None if has_no_list else error
+            has_no_list = error.status in UNLISTED or (self.upstream.settings.pass_key and error.status in PRIVATE)
+            self._set_fault(None if has_no_list else error)
         finally:
             self._attempt = None
         if self.is_down:
@@ -213,6 +231,22 @@ class ModelList:
             logger.warning("the upstream server %s answers again", self.upstream.url)
         if self.unlisted not in (None, unlisted_before):
             logger.warning("the upstream server %s %s", self.upstream.url, self.unlisted)
+
+    def _set_fault(self, fault: ApiError | None) -> None:
+        had_fault, self.fault = self.has_fault, fault
+        labels = map(str, self.upstream.address)
+        metrics.count("interlock_upstream_faults", *labels, amount=self.has_fault - had_fault)
+
+
+def fault_of(lists: Iterable[ModelList]) -> ApiError:
+    """Return the error for clients of upstreams of which one at least does not list its models; its code is of the first fault.
+
+    It has no text of an upstream, which may name the operator's key, account or quota, and which the log has.
+    """
+    fault = next(each.fault for each in lists if each.fault is not None)
+    code = UNAUTHORIZED if fault.status == HTTPStatus.UNAUTHORIZED else fault.code
+    message = "No upstream server lists its models."
+    return ApiError(503, message, "server_error", code=code if code in FAULTS else "upstream_error")
 
 
 def served_names(upstream: Upstream, listed: Sequence[str]) -> list[str]:
@@ -286,7 +320,7 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
             return UpstreamReport(upstream, listed, unlisted_models(upstream, listed))
     except ApiError as raised:
         error = raised
-        if upstream.settings.pass_key and error.status in UNAUTHORIZED:
+        if upstream.settings.pass_key and error.status in PRIVATE:
             return UpstreamReport(upstream)
     if (error is None or error.status in MISPLACED) and (error is None or error.code != UNREACHABLE):
         urls = [*_other_urls(upstream.url)]
