@@ -445,9 +445,28 @@ def test_a_deviation_does_not_hide_an_error_in_the_calls() -> None:
 
 
 def test_an_end_marker_in_messages_breaks_m9():
-    judging = AnyJudge()
-    judging.feed(framed(EVENTS) + b"data: [DONE]\n\n")
-    assert judging.end().rules == {"M9": 1}
+    marked = verdict(framed(EVENTS) + b"data: [DONE]\n\n" * 2)
+    assert [(each.rule, each.deviation, each.line, times) for each, times in marked.findings.items()] == [("M9", "marker", 19, 2)]
+
+
+@for_each(
+    ("late", "deviation"),
+    [
+        ("data: [DONE]\n\n", ""),
+        ('data: {"choices": []}\n\n', "after-marker"),
+        ('data: {"choices": [], "error": {"message": "No"}}\n\n', ""),
+        ('data: {"error": {"message": "No"}}\n\n', ""),
+        (f"data: {json.dumps(CHUNKS[1])}\n\n", ""),
+        ("data: {\n\n", ""),
+    ],
+)
+def test_what_follows_the_end_marker_of_chat_breaks_c8(late, deviation):
+    found = verdict(chunked(CHUNKS) + late.encode()).findings
+    assert [(each.rule, each.deviation, each.event, each.line) for each in found] == [("C8", deviation, 2, 7)]
+
+
+def test_each_further_end_marker_is_a_finding() -> None:
+    assert verdict(chunked(CHUNKS) + b"data: [DONE]\n\n" * 5).rules == {"C8": 5}
 
 
 def test_a_long_beginning_without_an_event_is_judged_as_responses():

@@ -33,6 +33,7 @@ C9|whole|content|A whole message equals what the stream adds up to, with `refusa
 
 _FINISH_REASONS: Final = frozenset({"stop", "length", "tool_calls", "content_filter", OLD_CALL})
 _CALL_TYPES: Final = ("function", "custom")
+_LATE: Final = "comes after the end marker [DONE]"
 CHUNK: Final = "chat.completion.chunk"
 """The `object` of a chunk."""
 
@@ -258,14 +259,16 @@ class ChatJudge(DialectJudge):
         return check_chat(events, usage=True)
 
     def _check(self) -> Iterator[Finding]:
-        bodies = self._bodies[: self._marked_at]
+        bodies = self._bodies[: self._markers[0][0]] if self._markers else self._bodies
         yield from check_chat(bodies, usage=any(body.get("usage") is not None for body in bodies))
-        if self._marked_at is None:
+        if not self._markers:
             deviation = "no-marker" if any(self._reasons()) else ""
             yield Finding("C8", "the stream has no end marker [DONE]", deviation, len(bodies))
-        for index in range(len(bodies), len(self._bodies)):
-            deviation = "" if elements(self._bodies[index].get("choices")) else "after-marker"
-            yield Finding("C8", "comes after the end marker [DONE]", deviation, index)
+        for index, late in enumerate(self._bodies[len(bodies) :], len(bodies)):
+            deviation = "after-marker" if late.get("choices") == [] and late.get("error") is None else ""
+            yield Finding("C8", _LATE, deviation, index)
+        for index, marker in self._markers[1:]:
+            yield Finding("C8", _LATE, event=index, received=marker.event, line=marker.line)
 
     def _reasons(self) -> Iterator[object]:
         for body in self._bodies:

@@ -434,8 +434,8 @@ class DialectJudge(ABC):
         self._messages: list[SseMessage] = []
         self._bodies: list[Body] = []
         """The body of each message but end markers; empty if it has none."""
-        self._marked_at: int | None = None
-        """The number of messages before the first end marker."""
+        self._markers: list[tuple[int, SseMessage]] = []
+        """The end markers, each with the number of messages before it."""
         self._node = self.automaton.start
         self.findings: list[Finding] = []
 
@@ -497,8 +497,7 @@ class DialectJudge(ABC):
     def _take(self, messages: Iterable[SseMessage]) -> Iterator[JudgedMessage]:
         for message in messages:
             if message.data == DONE:
-                if self._marked_at is None:
-                    self._marked_at = len(self._messages)
+                self._markers.append((len(self._messages), message))
                 yield JudgedMessage(message, None, (), None)
                 continue
             body = read_body(message)
@@ -535,7 +534,7 @@ class DialectJudge(ABC):
             events=len(self._bodies),
             items=self._items(),
             status=next((reason for reason in reversed([*self._reasons()]) if reason and isinstance(reason, str)), None),
-            has_done_marker=self._marked_at is not None,
+            has_done_marker=bool(self._markers),
             findings=tally.findings,
             rules={rule: tally.rules[rule] for rule in self.rules if rule in tally.rules},
             severities=tally.severities,
@@ -543,7 +542,7 @@ class DialectJudge(ABC):
         )
 
     def _add(self, finding: Finding) -> None:
-        if finding.event < len(self._messages):
+        if not finding.received and finding.event < len(self._messages):
             message, body = self._messages[finding.event], self._bodies[finding.event]
             finding = evolve(finding, received=as_text(body.get("type")) or message.event, line=message.line)
         self.findings.append(finding)

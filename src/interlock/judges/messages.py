@@ -346,8 +346,9 @@ class MessagesJudge(DialectJudge):
 
     def _check(self) -> Iterator[Finding]:
         yield from check_messages(self._bodies)
-        if self._marked_at is not None:
-            yield Finding("M9", "the stream has the end marker [DONE]", "marker", self._marked_at)
+        for index, marker in self._markers:
+            problem = "the stream has the end marker [DONE]"
+            yield Finding("M9", problem, "marker", index, received=marker.event, line=marker.line)
         for index, (message, body) in enumerate(zip(self._messages, self._bodies, strict=True)):
             name = body.get("type")
             if not isinstance(name, str) or (message.event != name and self._decoder.is_framed):
