@@ -6,8 +6,10 @@ try:
     from interlock.serving.http.app import Application
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, ToolError, ToolFailedError
+    from interlock.serving.requests.chat_request import read_chat
     from interlock.serving.requests.create import ResponseRequest, read_request
     from interlock.serving.requests.input_items import text_of
+    from interlock.serving.requests.messages_request import read_messages
     from interlock.serving.requests.tool_offer import HostedTool
     from interlock.serving.settings import ModelFacts, Settings, SettingsError
     from interlock.serving.store import open_store
@@ -46,6 +48,8 @@ __all__ = [
     "Turn",
     "build",
     "open_store",
+    "read_chat",
+    "read_messages",
     "read_request",
     "text_of",
 ]

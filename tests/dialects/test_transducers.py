@@ -415,6 +415,26 @@ def test_an_error_of_the_client_has_its_type_in_both_apis(code, text, kind, mess
 
 
 @pytest.mark.parametrize("make", [MessagesTransducer, ChatTransducer])
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (deltas.Finish(), 200),
+        (deltas.Cancel(), 200),
+        (deltas.Fault("server_error", "It broke."), 500),
+        (deltas.Fault("invalid_prompt", "No such image."), 400),
+        (deltas.Fault("rate_limit_exceeded", "Slowly."), 429),
+    ],
+)
+def test_a_whole_answer_has_the_status_of_its_error(make, end, status):
+    events = driven("Hi", end, writer=EventWriter())
+    code, body = make().encode_whole(events)
+    reader = make()
+    made = [each for event in events for each in reader.feed(event)]
+    assert (code, json.loads(body)) == (status, as_json(make().fold(made)))
+    assert (status == 200) == ("error" not in json.loads(body))
+
+
+@pytest.mark.parametrize("make", [MessagesTransducer, ChatTransducer])
 def test_a_fork_does_not_change_the_original(make):
     entries = driven(*SCRIPTS["mcp beside text"])
     for place in range(len(entries)):

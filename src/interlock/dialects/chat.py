@@ -165,6 +165,10 @@ class ChatTransducer(Transducer[ChatEffect, api.CompletionChunk | api.ErrorChunk
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
 
+    def fold(self, events: Iterable[api.CompletionChunk | api.ErrorChunk]) -> api.ChatCompletion | api.ErrorChunk:
+        """Return the whole completion, or the error; see `fold_chat`."""
+        return fold_chat(events)
+
     def _chunk(self, delta: api.ChunkDelta) -> api.CompletionChunk:
         return replace(self._base, choices=[api.ChunkChoice(delta=delta)])
 

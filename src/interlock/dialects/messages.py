@@ -105,7 +105,12 @@ MESSAGES: Final[Table[EventTrigger, MessagesEffect]] = Table(
 
 
 class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
-    """Turns the events of one response into a stream of Messages."""
+    """Turns the events of one response into a stream of Messages.
+
+    Args:
+        thinks: Whether the client wants the text of the reasoning, or only its signature.
+        request_id: The id of the request, which an error has.
+    """
 
     table = MESSAGES
 
@@ -174,6 +179,10 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
                 return [replace(error_message(STATUSES.get(code, 500), message), request_id=self._request_id)]
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
+
+    def fold(self, events: Iterable[api.MessagesEvent]) -> api.MessageObject | api.ErrorMessage:
+        """Return the whole message, or the error; see `fold_messages`."""
+        return fold_messages(events)
 
     def _usage(self, usage: ResponseUsage | UnsetType | None) -> api.MessagesUsage:
         """Return the usage of a message; a prompt that nobody counted has the tokens that its start said."""

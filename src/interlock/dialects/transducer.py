@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.events import items, stream
-from interlock.events.json import as_json, encode
+from interlock.events.json import as_json, dumps, encode
 from interlock.events.parts import ReasoningText
 from interlock.events.response_object import IncompleteDetails, Response
 from interlock.fsm.deltas import REASON_OF_DETAIL, TURN_ENDS, TurnEnd
@@ -117,7 +117,7 @@ class Transducer(ABC, Generic[E, D]):
 
     table: Table[EventTrigger, E]
     end: ClassVar[bytes] = b""
-    """What follows the last frame."""
+    """What follows the last frame; `encode` returns it too."""
 
     def __init__(self, *, thinks: bool = True) -> None:
         self._thinks = thinks
@@ -130,6 +130,8 @@ class Transducer(ABC, Generic[E, D]):
         """The stop string that ended the output, which no event shows; set it before the response ends."""
         self.input_tokens = 0
         """The tokens of the prompt as far as they are known before the usage; set it before the response begins."""
+        self.status = 200
+        """The HTTP status of the whole answer, once its events have been read."""
         self._sections: Sequence[bytes] = ()
         """What is around the texts in the frame of the last delta; nothing if the API does not show such texts."""
 
@@ -147,6 +149,11 @@ class Transducer(ABC, Generic[E, D]):
             else:
                 frames += self._frames(entry)
         return b"".join(frames)
+
+    def encode_whole(self, events: Iterable[stream.StreamEvent]) -> tuple[int, bytes]:
+        """Return the HTTP status and the JSON body of an answer that is not streamed, from all events of the response."""
+        whole = self.fold(each for event in events for each in self.feed(event))
+        return self.status, dumps(whole)
 
     def _frames(self, event: stream.StreamEvent) -> Iterator[bytes]:
         """Yield the frames of an event, and prepare for further texts of a delta event."""
@@ -186,6 +193,10 @@ class Transducer(ABC, Generic[E, D]):
     def frame(self, event: D) -> bytes:
         """Return an event as it is sent."""
 
+    @abstractmethod
+    def fold(self, events: Iterable[D]) -> Struct:
+        """Return the whole answer that the events of a stream add up to, or the error that ended it."""
+
     def _read(self, event: stream.StreamEvent) -> Iterator[TriggerStep]:  # noqa: C901, PLR0912 - one case for each event, in one place
         match event:
             case stream.TextDelta():
@@ -222,6 +233,8 @@ class Transducer(ABC, Generic[E, D]):
             case stream.Completed() | stream.Incomplete():
                 yield _T.END, event.response
             case stream.Failed():
+                error = event.response.error
+                self.status = STATUSES.get(error.code, 500) if error else 500
                 yield _T.FAIL, event.response
             case _:
                 return

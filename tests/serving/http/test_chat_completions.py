@@ -1,5 +1,6 @@
 """OpenAI's Chat Completions over HTTP: streams, whole answers, the parameters of a request, and errors."""
 
+import asyncio
 import json
 
 import httpx
@@ -8,6 +9,7 @@ from for_each import for_each
 from live.engines import ANSWER, CALL, REASONING, Gate, StagedEngine, scored_steps, step, steps
 from live.wire import PATIENCE, chunks_of, folded_completion, post_chat, without_chance
 
+from interlock.serve import ApiError, read_chat
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL
 from interlock.serving.engines.script import ScriptedEngine
@@ -338,3 +340,18 @@ def test_comments_break_a_silence_of_the_engine(serve) -> None:
         gate.open()
         chunks = chunks_of(received + b"".join(pieces))
     assert folded_completion(chunks)[:2] == ({"role": "assistant", "content": "Hello there, world. More."}, "stop")
+
+
+# The reader, for a server that seals no reasoning and runs no tools
+
+
+def test_a_reader_without_keys_drops_encrypted_reasoning() -> None:
+    sealed = {"role": "assistant", "content": "Yes", "reasoning_details": [{"type": "reasoning.encrypted", "data": "c2VhbGVk"}]}
+    body, _ = asyncio.run(read_chat({"model": "m", "messages": [USER, sealed]}))
+    assert [(item["type"], item["role"]) for item in body["input"]] == [("message", "user"), ("message", "assistant")]
+
+
+def test_a_reader_without_tools_refuses_a_web_search() -> None:
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(read_chat({"model": "m", "messages": [USER], "web_search_options": {}}))
+    assert (refused.value.status, refused.value.param) == (400, "web_search_options")

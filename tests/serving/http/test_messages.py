@@ -15,6 +15,7 @@ from live.mcp_servers import Workshop, running
 from live.upstream import ScriptedUpstream, failure, gateway, serve_upstream, stream
 from live.wire import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
 
+from interlock.serve import ApiError, read_messages
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
@@ -719,3 +720,20 @@ def test_no_ping_follows_the_end() -> None:
     asyncio.run(build(Settings(keep_alive=1e-9), StagedEngine(steps(ANSWER)), tools=Tools())(scope, receive, send))
     assert [message["more_body"] for message in sent[1:]] == [True] * (len(sent) - 2) + [False]
     assert messages_of(b"".join(message["body"] for message in sent[1:]))[-1]["type"] == "message_stop"
+
+
+# The reader, for a server that seals no reasoning and runs no tools
+
+
+def test_a_reader_without_keys_keeps_the_thinking_and_drops_its_signature() -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2VhbGVk"}
+    answer = {"role": "assistant", "content": [thinking, {"type": "text", "text": "Yes"}]}
+    body, _ = asyncio.run(read_messages({"model": "m", "max_tokens": 5, "messages": [USER, answer, USER]}))
+    assert body["input"][1] == {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+
+
+def test_a_reader_without_tools_refuses_a_web_search() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(read_messages({"model": "m", "max_tokens": 5, "messages": [USER], "tools": [search]}))
+    assert (refused.value.status, refused.value.param) == (400, "tools[0].type")

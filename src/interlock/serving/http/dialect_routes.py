@@ -23,11 +23,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.dialects import ApiName
-from interlock.dialects.chat import fold_chat
-from interlock.dialects.messages import MessagesTransducer, fold_messages
-from interlock.dialects.transducer import STATUSES, EntryWriter, StreamEntry, Transducer
+from interlock.dialects.messages import MessagesTransducer
+from interlock.dialects.transducer import EntryWriter, StreamEntry, Transducer
 from interlock.events.chat import CompletionChunk, ErrorChunk
-from interlock.events.json import members
 from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
@@ -59,7 +57,6 @@ class DialectApi(Generic[D]):
 
     ping: bytes  # the frame that breaks a silence
     error: type[D]  # the event for an error after the first write of a stream; its JSON is the body for an error of a request
-    fold: Callable[[Iterable[D]], Struct]  # returns the whole answer that events add up to
     names: Mapping[str, str]  # the API's names of parameters, by the beginnings of those of the Responses API
     counts_first: bool = False  # whether an answer begins with the number of tokens in its prompt
 
@@ -67,7 +64,6 @@ class DialectApi(Generic[D]):
 MESSAGES_API: Final = DialectApi[MessagesEvent](
     MessagesTransducer().frame(Ping()),
     ErrorMessage,
-    fold_messages,
     {
         "text.format": "output_config.format",
         "reasoning.effort": "output_config.effort",
@@ -82,7 +78,6 @@ MESSAGES_API: Final = DialectApi[MessagesEvent](
 CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
     COMMENT,
     ErrorChunk,
-    fold_chat,
     {
         "text.format.type": "response_format.type",
         "text.format": "response_format.json_schema",
@@ -188,10 +183,7 @@ class TransducedAnswer(Generic[D]):
                 raise
             await refuse(self.api, self.request, error)(scope, receive, send)
             return
-        whole = self.api.fold(made)
-        code = str(members(run.driver.response.get("error")).get("code"))
-        status = STATUSES.get(code, 500) if isinstance(whole, ErrorMessage | ErrorChunk) else 200
-        await JsonResponse(whole, status)(scope, receive, send)
+        await JsonResponse(self.transducer.fold(made), self.transducer.status)(scope, receive, send)
 
 
 @frozen(eq=False)
@@ -213,11 +205,12 @@ class DialectRoutes:
 
     async def create_message(self, request: Request) -> ASGIApp:
         try:
-            body, thinks = await read_messages(await self.read(request), self._opener(request), self._runs)
+            body, transducer = await read_messages(
+                await self.read(request), self._opener(request), self._runs, request_id=current_request_id()
+            )
             parameters = self._parameters(body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
-        transducer = MessagesTransducer(thinks=thinks, request_id=current_request_id())
         return self._answer(request, parameters, MESSAGES_API, transducer)
 
     async def count_tokens(self, request: Request) -> ASGIApp:

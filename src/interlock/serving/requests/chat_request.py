@@ -26,9 +26,9 @@ from interlock.events.parts import (
     OutputText,
 )
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
+from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
 from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
-from interlock.serving.requests.tool_offer import ToolCheck
+from interlock.serving.requests.tool_offer import ToolCheck, run_none
 
 LOGPROBS: Final = "message.output_text.logprobs"
 
@@ -104,9 +104,18 @@ class ChatRequest(Struct, kw_only=True):
 
 
 async def read_chat(
-    raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck
+    raw: Mapping[str, object], opens: ReasoningOpener = open_none, runs: ToolCheck = run_none
 ) -> tuple[dict[str, object], ChatTransducer]:
-    """Return the body of the request for a response, and the transducer of its answer; refuse what is not supported."""
+    """Return the body of the request for a response, and the transducer of its answer.
+
+    Args:
+        raw: The body of `POST /v1/chat/completions`.
+        opens: Opens the encrypted reasoning of a model; by default, none, which leaves it out.
+        runs: Whether a tool of the server runs for a model; by default, none does.
+
+    Raises:
+        ApiError: 400 for a parameter, message or tool that is invalid or not supported.
+    """
     request: ChatRequest = require(raw, ChatRequest)
     _require_supported(request, raw)
     if request.web_search_options is not None and not await runs(request.model, "web_search"):

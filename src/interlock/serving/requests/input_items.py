@@ -47,6 +47,12 @@ JsonItem: TypeAlias = Mapping[str, object]
 ReasoningOpener: TypeAlias = Callable[[str, str], Awaitable[object]]
 """Opens a model's encrypted reasoning, or raises an `ApiError` if it is not this server's."""
 
+
+async def open_none(_model: str, _data: str) -> object:
+    """Refuse all encrypted reasoning, for a server that writes none."""
+    raise invalid("input", "This server cannot read encrypted reasoning.", "invalid_encrypted_content")
+
+
 MAX_ITEMS: Final = 20_000
 """The most items in a conversation, over all its requests; no context window holds as many."""
 

@@ -12,15 +12,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 from attrs import evolve
 from msgspec import Meta, Struct
 
+from interlock.dialects.messages import MessagesTransducer
 from interlock.events.chat import LONGEST
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
-from interlock.serving.requests.input_items import JsonItem, ReasoningOpener
+from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
 from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
-from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck
+from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck, run_none
 
 BILLING: Final = "x-anthropic-billing-header:"
 """Begins a text of Claude Code's system prompt that differs from request to request, which would defeat every prefix cache."""
@@ -246,11 +247,21 @@ class MessagesRequest(_CountRequest, kw_only=True):
 
 
 async def read_messages(
-    raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck, *, counts: bool = False
-) -> tuple[dict[str, object], bool]:
-    """Return the body of the request for a response, and whether the text of the reasoning is sent, and not only its signature.
+    raw: Mapping[str, object],
+    opens: ReasoningOpener = open_none,
+    runs: ToolCheck = run_none,
+    *,
+    counts: bool = False,
+    request_id: str | None = None,
+) -> tuple[dict[str, object], MessagesTransducer]:
+    """Return the body of the request for a response, and the transducer of its answer.
 
-    `counts` is for a body whose tokens are counted.
+    Args:
+        raw: The body of `POST /v1/messages`, or of `POST /v1/messages/count_tokens`.
+        opens: Opens the encrypted reasoning of a model; by default, none, which leaves it out.
+        runs: Whether a tool of the server runs for a model; by default, none does.
+        counts: Whether the body is the latter, whose tokens are only counted.
+        request_id: The id of the request, which an error of the stream has.
 
     Raises:
         ApiError: 400 for a parameter, block or tool that is invalid or not supported.
@@ -288,7 +299,8 @@ async def read_messages(
             "safety_identifier": user,
         }
     sent = {name: value for name, value in body.items() if value is not None}
-    return sent, request.thinking is None or request.thinking.display != "omitted"
+    thinks = request.thinking is None or request.thinking.display != "omitted"
+    return sent, MessagesTransducer(thinks=thinks, request_id=request_id)
 
 
 def _require_question(messages: Sequence[_Message]) -> None:

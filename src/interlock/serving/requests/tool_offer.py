@@ -32,6 +32,12 @@ HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]
 ToolCheck: TypeAlias = Callable[[str, HostedTool], Awaitable[bool]]
 """Returns whether a tool of the server runs for a model."""
 
+
+async def run_none(_model: str, _tool: HostedTool) -> bool:
+    """Return that no tool runs, for a server without any."""
+    return False
+
+
 HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = get_args(HostedTool)
 
 CONTAINER: Final[HostedTool] = "container"
