@@ -1,4 +1,4 @@
-"""Serve `POST /v1/responses` with FastAPI, your own model, and Interlock's events.
+"""Serve `POST /v1/responses` and `/v1/chat/completions` with FastAPI, your own model, and Interlock's events.
 
     pip install '.[serve]' fastapi      # in a checkout
     python examples/fastapi_server.py --port 8002
@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -24,17 +24,22 @@ from interlock import (
     CONTENT_TYPE,
     DONE_FRAME,
     Cancel,
+    ChatTransducer,
     Chunk,
+    EventWriter,
     Fault,
     Finish,
     ResponseDriver,
     Start,
+    StopParser,
     Tagged,
     Usage,
     driver_for,
     parser_for,
 )
-from interlock.serve import ApiError, read_request
+from interlock.serve import ApiError, read_chat, read_request
+
+T = TypeVar("T")
 
 PAUSE: Final = 0.01
 """Seconds between two chunks of text."""
@@ -50,73 +55,101 @@ def last_text(given: list[dict[str, Any]]) -> str:
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
 
 
-async def generate(request: Mapping[str, Any]) -> AsyncGenerator[str]:
+async def generate(request: Mapping[str, Any]) -> AsyncGenerator[Chunk]:
     """Yield an answer in chunks; replace this by your engine."""
     answer = last_text(request["input"])
     functions = [tool["name"] for tool in request.get("tools") or [] if tool.get("type") == "function"]
     if functions and "output" not in request["input"][-1]:
         answer = f"<tool_call>\n{json.dumps({'name': functions[-1], 'arguments': {}})}\n</tool_call>"
+    wants_logprobs = "message.output_text.logprobs" in (request.get("include") or ())
     for word in answer.split(" "):
         await asyncio.sleep(PAUSE)
         if word == "fail":
             raise RuntimeError("the model was asked to fail")
-        yield f"{word} "
+        token = f"{word} "
+        yield Chunk(text=token, logprobs=[{"token": token, "logprob": -0.5}] if wants_logprobs else None)
 
 
-async def respond(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> AsyncGenerator[bytes]:
+async def respond(request: Mapping[str, Any], driver: ResponseDriver[T]) -> AsyncGenerator[list[T]]:
     """Yield the events of one response, which ends legally whatever happens."""
-    parser = parser_for(Tagged("hermes"), request)
+    parser = StopParser(parser_for(Tagged("hermes"), request), request.get("stop"))
     budget, spent = request.get("max_output_tokens"), 0
     try:
-        yield b"".join(driver.feed([Start()]))
+        yield driver.feed([Start()])
         async with aclosing(generate(request)) as model:
-            async for text in model:
+            async for chunk in model:
                 spent += 1
-                if events := driver.feed(parser.feed(Chunk(text=text))):
-                    yield b"".join(events)
-                if spent == budget:
+                if events := driver.feed(parser.feed(chunk)):
+                    yield events
+                if parser.found or spent == budget:
                     break
-        reason = "length" if spent == budget else "stop"
         usage = Usage(input_tokens=len(last_text(request["input"]).split()), output_tokens=spent)
-        yield b"".join(driver.feed([*parser.end(reason, usage), Finish()]))
+        yield driver.feed([*parser.end("length" if spent == budget else "stop", usage), Finish()])
     except Exception:
         logger.exception("the model failed")
-        yield b"".join(driver.feed([Fault("server_error", "The model failed.")]))
+        yield driver.feed([Fault("server_error", "The model failed.")])
     finally:
         driver.feed([Cancel()])  # the client has disconnected; if the response has ended, this changes nothing
         logger.info("%s %s", driver.response["id"], driver.response["status"])
 
 
 async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
-    """Yield the body of a stream, including the end marker."""
+    """Yield the body of a stream of Responses, including the end marker."""
     async with aclosing(respond(request, driver_for(request))) as steps:
-        async for events in steps:
-            yield events
+        async for frames in steps:
+            yield b"".join(frames)
     yield DONE_FRAME
 
 
-def validated(body: object) -> dict[str, Any]:
-    """Return a valid request, its input as a list of items; this server has no earlier responses to continue."""
-    if not isinstance(body, dict) or not body.get("input"):
-        raise ApiError(400, "The body must be a JSON object with an input.", param="input")
-    return {**body, "input": [*read_request(body).input]}
+async def stream_chat(request: Mapping[str, Any], encoder: ChatTransducer) -> AsyncGenerator[bytes]:
+    """Yield the body of a stream of Chat Completions; the encoder adds the end marker."""
+    async with aclosing(respond(request, driver_for(request, writer=EventWriter()))) as steps:
+        async for events in steps:
+            yield encoder.encode(events)
+
+
+async def body_of(http: Request) -> dict[str, Any]:
+    """Return the body of a request, which must be a JSON object."""
+    try:
+        body = await http.json()
+    except ValueError:
+        raise ApiError(400, "The body is not JSON.") from None
+    if not isinstance(body, dict):
+        raise ApiError(400, "The body must be a JSON object.")
+    return body
+
+
+@app.exception_handler(ApiError)
+async def refuse(_http: Request, error: ApiError) -> Response:
+    """Answer an invalid request with its error."""
+    return JSONResponse(error.body(), error.status)
 
 
 @app.post("/v1/responses")
 async def create_response(http: Request) -> Response:
     """Answer with a stream, or with the response of its last event."""
-    try:
-        request = validated(await http.json())
-    except ValueError:
-        return JSONResponse(ApiError(400, "The body is not JSON.").body(), status_code=400)
-    except ApiError as error:
-        return JSONResponse(error.body(), status_code=error.status)
+    body = await body_of(http)
+    if not body.get("input"):
+        raise ApiError(400, "The request has no input, and this server has no earlier response to continue.", param="input")
+    request = {**body, "input": [*read_request(body).input]}
     if request.get("stream"):
         return StreamingResponse(stream(request), media_type=CONTENT_TYPE, headers=HEADERS)
     driver = driver_for(request)
     async for _ in respond(request, driver):
         pass
     return JSONResponse(dict(driver.response))
+
+
+@app.post("/v1/chat/completions")
+async def create_completion(http: Request) -> Response:
+    """Answer with a stream, or with the completion that its chunks add up to."""
+    request, encoder = await read_chat(await body_of(http))
+    read_request({**request, "max_output_tokens": None})  # of which Responses requires more than Chat Completions
+    if request["stream"]:
+        return StreamingResponse(stream_chat(request, encoder), media_type=CONTENT_TYPE, headers=HEADERS)
+    steps = respond(request, driver_for(request, writer=EventWriter()))
+    status, answer = encoder.encode_whole([event async for events in steps for event in events])
+    return Response(answer, status, media_type="application/json")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 import uvicorn
-from openai import BadRequestError, OpenAI
+from openai import APIError, BadRequestError, InternalServerError, OpenAI
 
 from interlock.testing import assert_legal
 
@@ -129,7 +129,7 @@ def test_a_disconnect_cancels_the_response(url, ended) -> None:
     ("body", "param"),
     [
         (b"{", None),
-        (b"[]", "input"),
+        (b"[]", None),
         (b"{}", "input"),
         (b'{"input": "", "tools": [{"type": "function", "name": "f"}]}', "input"),
         (b'{"model": "m", "input": 3}', "input"),
@@ -144,8 +144,87 @@ def test_an_invalid_body_is_refused(url, body, param) -> None:
 
 
 def test_the_openai_client_raises_the_message_of_a_refusal(client) -> None:
-    with pytest.raises(BadRequestError, match="a JSON object with an input"):
+    with pytest.raises(BadRequestError, match="The request has no input"):
         client.responses.create(model="m", input=[])
+
+
+# The same server for clients of Chat Completions
+
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hello there END of it"}]}
+CHAT_WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}
+
+
+def streamed_chat(client, **request):
+    """Return what the SDK makes of a stream, whose bytes must be legal."""
+    with client.chat.completions.with_streaming_response.create(**ASKED, stream=True, **request) as answer:
+        assert_legal(answer.read(), strict=True)
+    with client.chat.completions.stream(**ASKED, **request) as events:
+        events.until_done()
+        return events.current_completion_snapshot  # which an answer has that its limit ends, too
+
+
+def facts(completion):
+    (choice,) = completion.choices
+    usage = completion.usage and (completion.usage.prompt_tokens, completion.usage.completion_tokens)
+    return choice.message.content, choice.finish_reason, usage
+
+
+def test_a_chat_stream_adds_up_to_the_whole_completion(client) -> None:
+    assert facts(client.chat.completions.create(**ASKED)) == ("Hello there END of it ", "stop", (5, 5))
+    assert facts(streamed_chat(client, stream_options={"include_usage": True})) == ("Hello there END of it ", "stop", (5, 5))
+    assert facts(streamed_chat(client)) == ("Hello there END of it ", "stop", None)
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "expected"),
+    [
+        ({"stop": "END"}, ("Hello there ", "stop", (5, 3))),
+        ({"max_completion_tokens": 2}, ("Hello there ", "length", (5, 2))),
+        ({"stop": ["there"], "max_completion_tokens": 2}, ("Hello ", "stop", (5, 2))),
+    ],
+)
+def test_a_chat_ends_at_a_stop_string_or_at_its_limit(client, request_fields, expected) -> None:
+    assert facts(client.chat.completions.create(**ASKED, **request_fields)) == expected
+    assert facts(streamed_chat(client, **request_fields, stream_options={"include_usage": True})) == expected
+
+
+def test_a_chat_has_the_log_probabilities_that_it_asks_for(client) -> None:
+    whole = client.chat.completions.create(**ASKED, logprobs=True, max_tokens=2)
+    for completion in (whole, streamed_chat(client, logprobs=True, max_tokens=2)):
+        (choice,) = completion.choices
+        assert [(each.token, each.logprob) for each in choice.logprobs.content] == [("Hello ", -0.5), ("there ", -0.5)]
+    assert client.chat.completions.create(**ASKED).choices[0].logprobs is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"), [("auto", "tool_calls"), ({"type": "function", "function": {"name": "get_weather"}}, "stop")]
+)
+def test_a_chat_has_the_calls_of_the_model(client, choice, reason) -> None:
+    tools = {"tools": [CHAT_WEATHER], "tool_choice": choice}
+    for completion in (client.chat.completions.create(**ASKED, **tools), streamed_chat(client, **tools)):
+        (call,) = completion.choices[0].message.tool_calls
+        assert (call.function.name, call.function.arguments, completion.choices[0].finish_reason) == ("get_weather", "{}", reason)
+
+
+def test_a_failure_of_the_model_is_the_error_of_a_chat(url, client) -> None:
+    failing = {**ASKED, "messages": [{"role": "user", "content": "please fail now"}]}
+    with pytest.raises(InternalServerError, match=r"The model failed\."):
+        client.chat.completions.create(**failing)
+    with pytest.raises(APIError, match=r"The model failed\."):
+        [*client.chat.completions.create(**failing, stream=True)]
+    data = httpx.post(f"{url}/v1/chat/completions", json={**failing, "stream": True}).content
+    assert_legal(data, strict=True)
+    assert data.count(b"[DONE]") == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"), [({"n": 2}, "n"), ({"messages": []}, "messages"), ({"temperature": "hot"}, "temperature")]
+)
+def test_an_invalid_chat_is_refused(client, fields, param) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        client.chat.completions.create(**{**ASKED, **fields})
+    assert refused.value.param == param
 
 
 # The example whose server runs a tool
