@@ -47,7 +47,7 @@ test: lint ## Style, types, layers and all tests but the long ones; run it after
 
 .PHONY: lint
 lint: .venv/.dev ## Style by ruff, types by mypy, and layers: imports in one direction, and no IO below serving
-	{ $(BIN)/mypy && $(BIN)/mypy tests/typing; } & mypy=$$!; \
+	{ $(BIN)/mypy && $(BIN)/mypy tests/typing examples; } & mypy=$$!; \
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && wait $$mypy
 
 .PHONY: check

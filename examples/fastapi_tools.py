@@ -79,6 +79,7 @@ async def stream(request: Mapping[str, Any], driver: ResponseDriver[bytes]) -> A
             calls = driver.ready
             for call in calls:
                 yield b"".join(driver.feed([Run(call.id)]))
+                outcome: Succeed | Fail
                 try:
                     results.append(await run_tool(call.fields["name"], call.text))
                     outcome = Succeed(call.id, result_fields(call.kind, results[-1]))

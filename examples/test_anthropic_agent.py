@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.testing import Mock
+
 anthropic = pytest.importorskip("anthropic")
 
 WEATHER = {
@@ -37,25 +39,25 @@ def run_agent(question: str) -> str:
     raise RuntimeError("the agent does not come to an end")
 
 
-def test_the_agent_calls_two_tools_in_one_turn(interlock) -> None:
+def test_the_agent_calls_two_tools_in_one_turn(interlock: Mock) -> None:
     interlock.when("weather").calls("get_weather", city="Berlin").calls("get_weather", city="Rome").then.says("18 °C in both.")
     assert run_agent("Compare the weather in Berlin and Rome.") == "18 °C in both."
     last = interlock.requests[1].json["messages"][-1]
     assert [result["content"] for result in last["content"]] == ["Berlin: 18 °C", "Rome: 18 °C"]
 
 
-def test_the_sdk_retries_when_the_model_is_overloaded(interlock) -> None:
+def test_the_sdk_retries_when_the_model_is_overloaded(interlock: Mock) -> None:
     interlock.when("weather").fails(529, "Overloaded", retry_after=0).then.says("18 °C")
     assert run_agent("The weather?") == "18 °C"
 
 
-def test_an_interrupted_stream_raises_an_error(interlock) -> None:
+def test_an_interrupted_stream_raises_an_error(interlock: Mock) -> None:
     interlock.when("weather").says("It is 18 °C in Berlin.").disconnects(after=4)
     with pytest.raises(Exception, match="peer closed connection"):
         run_agent("The weather?")
 
 
-def test_an_endless_agent_raises_an_error(interlock) -> None:
+def test_an_endless_agent_raises_an_error(interlock: Mock) -> None:
     rule = interlock.when("loop")
     for _ in range(MOST_TURNS):
         rule = rule.calls("get_weather", city="Berlin").then

@@ -9,13 +9,19 @@ docs/guides/mock.md explains the fixture.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeAlias
 
 import pytest
+
+from interlock.testing import Mock
 
 pytest.importorskip("agents")
 
 from agents import Agent, Runner, function_tool, set_tracing_disabled
 from openai import BadRequestError
+
+RunFunction: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 set_tracing_disabled(disabled=True)
 
@@ -26,19 +32,19 @@ def get_weather(city: str) -> str:
     return f"{city}: 18 °C"
 
 
-def new_agent() -> Agent:
+def new_agent() -> Agent[None]:
     """Return the agent under test."""
     return Agent(name="Weather", instructions="Answer in one sentence.", tools=[get_weather], model="gpt-5")
 
 
 @pytest.fixture(scope="module")
-def run():
+def run() -> Generator[RunFunction]:
     """Run all coroutines in one event loop, because the SDK keeps its connections."""
     with asyncio.Runner() as runner:
         yield runner.run
 
 
-def test_the_agent_uses_its_tool(interlock, run) -> None:
+def test_the_agent_uses_its_tool(interlock: Mock, run: RunFunction) -> None:
     interlock.when("weather", tools="get_weather").calls("get_weather", city="Berlin").then.says("It is 18 °C in Berlin.")
     result = run(Runner.run(new_agent(), "What is the weather in Berlin?"))
     assert result.final_output == "It is 18 °C in Berlin."
@@ -58,20 +64,20 @@ async def ask_at_once(cities: list[str]) -> list[str]:
     return await asyncio.gather(*map(ask, cities))
 
 
-def test_concurrent_conversations_do_not_mix(interlock, run) -> None:
+def test_concurrent_conversations_do_not_mix(interlock: Mock, run: RunFunction) -> None:
     cities = [f"city {number}" for number in range(20)]
     for city in reversed(cities):  # `city 1` is a part of `city 10`, and the first rule that matches answers
         interlock.when(city).calls("get_weather", city=city).then.says(f"Fine in {city}.")
     assert run(ask_at_once(cities)) == [f"Fine in {city}." for city in cities]
 
 
-def test_the_sdk_retries_after_an_error(interlock, run) -> None:
+def test_the_sdk_retries_after_an_error(interlock: Mock, run: RunFunction) -> None:
     interlock.when("weather").fails(429, retry_after=0).then.disconnects().then.says("18 °C")
     assert run(Runner.run(new_agent(), "The weather, please.")).final_output == "18 °C"
     assert len(interlock.requests) == 3
 
 
-def test_the_agent_raises_the_error_of_a_refused_request(interlock, run) -> None:
+def test_the_agent_raises_the_error_of_a_refused_request(interlock: Mock, run: RunFunction) -> None:
     interlock.when("weather").fails(400, "No.")
     with pytest.raises(BadRequestError, match=r"No\."):
         run(Runner.run(new_agent(), "The weather, please."))

@@ -25,6 +25,7 @@ from msgspec import Meta, Struct
 from starlette.datastructures import Headers
 
 from interlock.events.json import dumps, elements, loads, members
+from interlock.events.parts import Json
 from interlock.fsm.table import InterlockError
 from interlock.judges import AnyJudge, Finding
 from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
@@ -547,7 +548,7 @@ class ScriptedRequest:
         return None if self._written is None else bytes(self._written)
 
     @property
-    def json(self) -> Mapping[str, object]:
+    def json(self) -> Mapping[str, Json]:
         """The body."""
         return members(loads(self.body))
 
