@@ -50,6 +50,7 @@ __all__ = [
     "ResponseDriver",
     "Run",
     "SequentialIds",
+    "Silence",
     "Start",
     "Succeed",
     "Summary",

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from interlock.parsers.formats import Format, FormatName, PlainParser, Tagged, parser_for
     from interlock.parsers.harmony import HarmonyParser
     from interlock.parsers.responses_events import ResponsesParser
-    from interlock.parsers.routing import Routing
+    from interlock.parsers.routing import EndReason, Routing
     from interlock.parsers.stop_strings import StopParser
 
 __all__ = [
     "ChatParser",
     "Chunk",
+    "EndReason",
     "FamilyParser",
     "Format",
     "FormatName",
