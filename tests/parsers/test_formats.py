@@ -97,3 +97,27 @@ def test_the_repr_of_a_family_parser_has_its_state():
     parser = parser_for(Tagged("hermes"), {})
     parser.feed(Chunk(text="Hi <tool"))
     assert repr(parser) == "<FamilyParser in 'content'>"
+
+
+CALLED = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("special", "ids", "kinds"),
+    [
+        ({}, [1, 2], ["function_call"]),
+        ({"<tool_call>": 3, "<|im_end|>": 9}, [3, 2], ["function_call"]),
+        ({"<tool_call>": 3, "<|im_end|>": 9}, [1, 2], ["message"]),
+        ({"<tool_call>": 3}, [], ["function_call"]),
+        ({"<|im_end|>": 9}, [1, 2], ["function_call"]),
+    ],
+)
+def test_a_marker_that_is_a_special_token_must_be_that_token(special, ids, kinds) -> None:
+    parser = parser_for(Tagged("hermes", special=special), {"tools": [{"type": "function", "name": "f"}]})
+    deltas = [*parser.feed(Chunk(ids, CALLED)), *parser.end("stop", Usage())]
+    assert [delta.kind for delta in deltas if isinstance(delta, Open)] == kinds
+
+
+def test_formats_of_the_same_family_have_one_hash_and_differ_by_their_special_tokens() -> None:
+    one, other = Tagged("hermes"), Tagged("hermes", special={"<tool_call>": 3})
+    assert (hash(one), one == other) == (hash(other), False)

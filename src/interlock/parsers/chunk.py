@@ -20,7 +20,7 @@ class Chunk(Struct):
     """The output of one engine step for one request."""
 
     token_ids: Sequence[int] = ()
-    """The new token ids, in order; formats that are parsed as text only count them."""
+    """The new token ids, in order; a parser of text counts them, and looks for those in `Tagged.special`."""
     text: str | None = None
     """The new text, for formats that are parsed as text: empty if the tokens have none; harmony ignores it."""
     logprobs: Sequence[TokenLogprob] | None = None

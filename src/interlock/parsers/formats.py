@@ -67,11 +67,14 @@ class Tagged:
         reasoning_parser: The format of reasoning, by a name of `--reasoning-parser`; None leaves reasoning in the text.
         starts: How the prompt ends: inside reasoning (`thinking`), or after it or without any (`between`). By default, a request
             for no reasoning (`reasoning.effort` is `none`) starts a turn without, and another one as the family does.
+        special: The special tokens of the model, as `tokenizer.get_added_vocab()` of `transformers` has them: the id of each by
+            its text. Where chunks have `token_ids`, a marker that is one of them counts only as that token.
     """
 
     tool_parser: str | None = None
     reasoning_parser: str | None = None
     starts: Literal["thinking", "between"] | None = None
+    special: Mapping[str, int] = field(factory=dict[str, int], kw_only=True, hash=False)
 
     def __str__(self) -> str:
         """Return the name of the format."""
@@ -119,12 +122,14 @@ def parser_for(format: Format, request: Mapping[str, object]) -> Parser:  # noqa
             return ResponsesParser.from_request(request)
         case "text":
             return PlainParser()
-        case Tagged(tool_parser, reasoning_parser, starts):
+        case Tagged(tool_parser, reasoning_parser, starts, special=special):
             from interlock.parsers.families import FamilyParser, ParserSettings, family  # noqa: PLC0415
 
             if starts is None and members(request.get("reasoning")).get("effort") == "none":
                 starts = "between"
-            return FamilyParser(family(tool_parser, reasoning_parser), ParserSettings.from_request(request), starts)
+            model_family, settings = family(tool_parser, reasoning_parser), ParserSettings.from_request(request)
+            settings.special = model_family.special_markers(special)
+            return FamilyParser(model_family, settings, starts)
         case _:
             raise ValueError(_unknown(str(format)))
 

@@ -336,13 +336,19 @@ def test_a_recording_can_name_the_state_where_its_turns_start() -> None:
         read(tagged(tool_parser="hermes", starts="inside"))
 
 
+def test_a_recording_can_name_the_special_tokens_of_its_model() -> None:
+    recording = read(tagged(tool_parser="hermes", special={"<tool_call>": 3}))
+    assert recording.format == Tagged("hermes", special={"<tool_call>": 3})
+    assert read(write(recording)) == recording
+
+
 def test_an_unknown_family_is_an_error_of_the_first_line() -> None:
     with pytest.raises(RecordingError, match="line 1: unknown tool parser 'esperanto': choose one of qwen3_coder, "):
         read(tagged(tool_parser="esperanto"))
 
 
 def test_only_text_with_markers_has_a_family() -> None:
-    with pytest.raises(RecordingError, match="line 1: the format text has no tool_parser, reasoning_parser or starts"):
+    with pytest.raises(RecordingError, match="line 1: the format text has no tool_parser, reasoning_parser, starts or special"):
         read(tagged(format="text", tool_parser="hermes"))
 
 

@@ -322,6 +322,11 @@ class Family:
         call_id = item.get("call_id")
         return {**item, "call_id": self.written_id(call_id)} if isinstance(call_id, str) else item
 
+    def special_markers(self, vocabulary: Mapping[str, int]) -> Mapping[int, str]:
+        """Return the special tokens of a model that are markers, by id; the vocabulary has the ids of all by their texts."""
+        is_marker = matcher(tuple({text for texts in self.markers.values() for text in texts}))
+        return {token: text for text, token in vocabulary.items() if is_marker(text)}
+
     def start_after(self, markers: Iterable[str]) -> TurnStart | None:
         """Return where a turn starts after a prompt that ends with these markers; None if they do not decide that."""
         if self.reasoning is None:

@@ -101,6 +101,7 @@ class _RecordedHeader(_RecordedFields):
     tool_parser: str | None = None
     reasoning_parser: str | None = None
     starts: Literal["thinking", "between"] | None = None
+    special: dict[str, int] | None = None
 
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0)] | None
@@ -202,10 +203,10 @@ def read(source: Path | Iterable[str | bytes]) -> Recording:
 
 
 def _format(header: _RecordedHeader, number: int) -> Format:
-    tagged = Tagged(header.tool_parser, header.reasoning_parser, header.starts)
+    tagged = Tagged(header.tool_parser, header.reasoning_parser, header.starts, special=header.special or {})
     if header.format != "tagged":
         if tagged != Tagged():
-            raise RecordingError(number, f"the format {header.format} has no tool_parser, reasoning_parser or starts")
+            raise RecordingError(number, f"the format {header.format} has no tool_parser, reasoning_parser, starts or special")
         return header.format
     from interlock.parsers.families import family  # noqa: PLC0415 - only this format needs it
 
@@ -247,8 +248,8 @@ def _output(line: _RecordedLine) -> EngineOutput:
 def write(recording: Recording) -> Iterator[str]:
     """Yield the lines of a recording, each with its line end."""
     tagged = asdict(recording.format) if isinstance(recording.format, Tagged) else {}
-    parsers = {name: parser for name, parser in tagged.items() if parser is not None}
-    header = {"interlock_recording": FORMAT_VERSION, "format": str(recording.format), **parsers}
+    fields = {name: value for name, value in tagged.items() if value}
+    header = {"interlock_recording": FORMAT_VERSION, "format": str(recording.format), **fields}
     yield _json({**header, "request": dict(recording.request)})
     for turn in recording.turns:
         for output in turn.outputs:

@@ -21,7 +21,6 @@ from interlock.parsers.chat_deltas import ChatParser
 from interlock.parsers.chunk import Chunk, ListReader, Recoveries
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, has_family
 from interlock.parsers.families.family import TurnStart
-from interlock.parsers.families.patterns import matcher
 from interlock.parsers.families.response_template import compile_template
 from interlock.parsers.item_writers import join_text
 from interlock.parsers.routing import EndReason, Routing
@@ -76,8 +75,7 @@ def specials(tokenizer: Tokenizer, family: Family) -> Mapping[int, str]:
     added = tokenizer.get_added_vocab() or {
         text: token for text in tokenizer.all_special_tokens if (token := tokenizer.convert_tokens_to_ids(text)) is not None
     }
-    is_marker = matcher(tuple({text for markers in family.markers.values() for text in markers}))
-    return {token: text for text, token in added.items() if is_marker(text)}
+    return family.special_markers(added)
 
 
 @define(eq=False)
