@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import json
 import re
 import runpy
 import shutil
@@ -16,6 +17,8 @@ from openai import OpenAI, RateLimitError
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+import interlock
+import interlock.fsm
 from interlock.serve import ApiError
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
@@ -105,8 +108,15 @@ def test_the_code_blocks_of_the_embedding_page_run_in_order() -> None:
         exec(code, known)  # noqa: S102 - our own text
     assert known["driver"].response["status"] == "completed"
     assert known["driver"].response["output"][0]["content"][0]["text"] == "It rains."
-    assert_legal(known["body"], strict=True, api="chat")
-    assert known["body"].count(b"It rains.") == 1
+    assert_legal(known["body"], strict=True)
+    assert [known["body"].count(each) for each in (b"It rains.", b"[DONE]", b'"usage":{')] == [1, 1, 1]
+    assert (known["status"], json.loads(known["answer"])["choices"][0]["message"]["content"]) == (200, "It rains.")
+
+
+def test_the_deltas_of_the_embedding_page_are_exported() -> None:
+    table = EMBEDDING_PAGE.partition("<!-- generated: all deltas -->")[2].partition("<!-- end -->")[0]
+    names = {*re.findall(r"^\| `([A-Z]\w+)`", table, re.MULTILINE)}
+    assert (names - {*interlock.__all__}, names - {*interlock.fsm.__all__}) == (set(), set())
 
 
 ENGINES_PAGE = (LIBRARY / "engines.md").read_text("utf-8")
