@@ -17,6 +17,7 @@ from vllm.entrypoints.cli.main import main
 from vllm.entrypoints.openai.responses import serving
 from vllm.entrypoints.openai.responses.context import ParsableContext
 from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
+from vllm.sampling_params import RequestOutputKind
 
 import interlock
 from interlock.parsers.families import ParserSettings, family, has_family
@@ -79,9 +80,10 @@ class EventServing(serving.OpenAIServingResponses):
         names = options["tool_parser"] if options["enable_auto_tools"] else None, options["reasoning_parser"]
         self.family = family(*names) if has_family(*names) else None
 
-    async def responses_full_generator(self, *args: Any) -> ResponsesResponse:
+    async def responses_full_generator(self, request: Any, sampling: Any, *args: Any) -> ResponsesResponse:
         """Return the response of the last event."""
-        events = [event async for event in self.responses_stream_generator(*args)]
+        sampling.output_kind = RequestOutputKind.DELTA  # vLLM asks for whole turns, but one that is cancelled has no end
+        events = [event async for event in self.responses_stream_generator(request, sampling, *args)]
         body = json.loads(events[-1].model_dump_json())["response"]
         return Answer(**body, body=body)
 

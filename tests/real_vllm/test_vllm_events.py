@@ -4,11 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
+from http.client import HTTPConnection
+from uuid import uuid4
 
 import httpx
 import pytest
-from playing import TIMEOUT, at_once, body, events, is_aborted, judged, stream, summary, until, without_chance
+from playing import TIMEOUT, at_once, body, events, is_aborted, judged, metric, stream, summary, until, without_chance
 from servers import FAMILIES, HAS_EXAMPLE, HERE
 from turns import FUNCTION, GRAMMATICAL, HARMONY, PARSED, PYTHON, THINK, WEATHER, Turn, family_turns
 
@@ -170,43 +173,63 @@ def read(lines, mark):
     return seen
 
 
-def stored(server, response):
-    return httpx.get(f"{server.url}/v1/responses/{response['id']}", headers={HEADER: GPT_OSS}, timeout=TIMEOUT)
+def stored(server, response_id):
+    return httpx.get(f"{server.url}/v1/responses/{response_id}", headers={HEADER: GPT_OSS}, timeout=TIMEOUT)
 
 
 ENDLESS = {**body("gpt_oss", Turn("endless", [f"{THINK}On and on"])), "stream": True}
 CANCELLED = (["reasoning incomplete"], "cancelled")
 
 
+def begins(server):
+    """Return a function that says whether the model has written more since."""
+    before = metric(server.url, "vllm:generation_tokens_total")
+    return lambda: metric(server.url, "vllm:generation_tokens_total") > before
+
+
 @HARMONY_SERVER
-def test_a_response_whose_client_leaves_is_stored_as_cancelled(server):
-    with httpx.stream("POST", f"{server.url}/v1/responses", json=ENDLESS, headers={HEADER: GPT_OSS}, timeout=TIMEOUT) as answer:
-        lines = read(answer.iter_lines(), "delta")
-    response = json.loads(lines[1].removeprefix("data: "))["response"]
-    until(lambda: stored(server, response).status_code == 200)
-    response = stored(server, response).json()
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_response_whose_client_leaves_is_stored_as_cancelled(server, streamed):
+    response_id = f"resp_{uuid4().hex}"
+    request, has_begun = {**ENDLESS, "stream": streamed, "request_id": response_id}, begins(server)
+    with closing(HTTPConnection(httpx.URL(server.url).netloc.decode(), timeout=TIMEOUT)) as connection:
+        connection.request("POST", "/v1/responses", json.dumps(request), {"content-type": "application/json", HEADER: GPT_OSS})
+        until(has_begun)
+    until(lambda: stored(server, response_id).status_code == 200)
+    response = stored(server, response_id).json()
     assert (summary(response), response["status"]) == CANCELLED
 
 
 @HARMONY_SERVER
-def test_a_background_response_that_is_cancelled_ends_its_stream(server):
-    request = {**ENDLESS, "background": True}
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_background_response_that_is_cancelled_has_what_was_written(server, streamed):
+    request, has_begun = {**ENDLESS, "stream": streamed, "background": True}, begins(server)
     with httpx.stream("POST", f"{server.url}/v1/responses", json=request, headers={HEADER: GPT_OSS}, timeout=TIMEOUT) as answer:
-        lines = answer.iter_lines()
-        seen = read(lines, "delta")
-        response = json.loads(seen[1].removeprefix("data: "))["response"]
-        url = f"{server.url}/v1/responses/{response['id']}/cancel"
+        if streamed:
+            lines = answer.iter_lines()
+            seen = read(lines, "delta")
+            response_id = json.loads(seen[1].removeprefix("data: "))["response"]["id"]
+        else:
+            response_id = json.loads(answer.read())["id"]
+            until(has_begun)
+        url = f"{server.url}/v1/responses/{response_id}/cancel"
         assert httpx.post(url, headers={HEADER: GPT_OSS}, timeout=TIMEOUT).json()["status"] == "cancelled"
-        seen += [*lines, ""]
-    response = judged("\n".join(seen).encode() + DONE_FRAME)[-1]["response"]
+        if streamed:
+            seen += [*lines, ""]
+            response = judged("\n".join(seen).encode() + DONE_FRAME)[-1]["response"]
+            assert stored(server, response_id).json() == response
+        response = stored(server, response_id).json()
     assert (summary(response), response["status"]) == CANCELLED
-    assert stored(server, response).json() == response
 
 
 @HARMONY_SERVER
-def test_a_response_that_the_engine_aborts_is_cancelled(server):
-    request = {**ENDLESS, "vllm_xargs": {**ENDLESS["vllm_xargs"], "fault": "abort"}}
-    response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_response_that_the_engine_aborts_is_cancelled(server, streamed):
+    request = {**ENDLESS, "stream": streamed, "vllm_xargs": {**ENDLESS["vllm_xargs"], "fault": "abort"}}
+    if streamed:
+        response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]
+    else:
+        response = post(server, GPT_OSS, request).json()
     assert (summary(response), response["status"]) == CANCELLED
 
 
