@@ -104,8 +104,8 @@ BROKEN = [
         500,
         "the model did not finish the summary (status 'incomplete').",
     ),
-    ([EngineError("It broke.")], "compaction_failed", 500, "It broke."),
-    ([RuntimeError("a secret")], "compaction_failed", 500, "The server had an error while it generated the response."),
+    ([EngineError("It broke.")], "server_error", 500, "It broke."),
+    ([RuntimeError("a secret")], "server_error", 500, "The server had an error while it generated the response."),
 ]
 
 

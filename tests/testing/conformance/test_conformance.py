@@ -142,6 +142,13 @@ def test_a_case_is_not_seen_if_the_model_ignores_it_and_not_served_if_it_is_refu
     assert seen["log probabilities"] == ("not served", "there are none")
 
 
+@pytest.mark.parametrize(("code", "result"), [("compaction_failed", "not seen"), ("server_error", "fails")])
+def test_a_summary_that_the_model_does_not_finish_is_not_seen(results, code, result) -> None:
+    error = {"error": {"message": "No.", "type": "server_error", "param": None, "code": code}}
+    seen = results(**{"/v1/responses/compact": (500, "application/json", json.dumps(error).encode())})[1]
+    assert seen["compact"] == (result, "500 No.")
+
+
 @pytest.mark.parametrize("api", ["responses", "messages", "chat"])
 def test_each_request_to_a_model_limits_its_tokens(monkeypatch, api) -> None:
     limits = []

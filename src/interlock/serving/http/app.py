@@ -67,7 +67,7 @@ from interlock.serving.requests.runtime import Yielder, panics_as_errors
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import lock_error, no_such_conversation
 from interlock.serving.responses.background_response import BackgroundRegistry
-from interlock.serving.responses.run import NullWriter, summary_of
+from interlock.serving.responses.run import CompactionError, NullWriter, summary_of
 from interlock.serving.responses.sealing import Seals, require_openable
 from interlock.serving.responses.service import PendingRun, ResponseService
 from interlock.serving.settings import HOST, ModelFacts, Settings
@@ -462,8 +462,10 @@ class Api:
             summary = summary_of(run.driver)
         except PromptError as error:
             raise invalid("input", str(error), error.code) from None
-        except EngineError as error:
+        except CompactionError as error:
             raise ApiError(500, str(error), "server_error", code="compaction_failed") from None
+        except EngineError as error:
+            raise ApiError(500, str(error), "server_error", code=error.code) from None
         sealed = Seals(self.service.sealing_keys, parameters.model, tenant).seal_summary(summary)
         item = {"id": random_id("cmp"), "type": "compaction", "encrypted_content": sealed}
         return JsonResponse(

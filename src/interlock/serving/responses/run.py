@@ -166,7 +166,7 @@ def _final_fields(seals: Seals, request: ResponseRequest, generation: Generation
 
 
 class CompactionError(EngineError):
-    """A conversation could not be compacted. The response fails instead of losing part of the conversation."""
+    """The model did not complete a summary. The response fails instead of losing part of the conversation."""
 
 
 async def needs_compaction(context: RequestContext, generation: Generation, turn: Turn) -> bool:
@@ -201,7 +201,7 @@ def summary_of(driver: ResponseDriver[Any]) -> str:
         case "failed" if error.get("code") == PromptError.code:
             raise PromptError(str(error.get("message")))
         case "failed":
-            raise CompactionError(f"{NOT_COMPACTED}{error.get('message')}")
+            raise EngineError(f"{NOT_COMPACTED}{error.get('message')}")
         case status:
             raise CompactionError(f"{NOT_COMPACTED}the model did not finish the summary (status '{status}').")
 
@@ -506,7 +506,7 @@ class ResponseRun(Generic[T]):
         try:
             summarizing = await self._summarize()
         except ApiError as error:
-            raise CompactionError(f"{NOT_COMPACTED}{error.message}") from error
+            raise EngineError(f"{NOT_COMPACTED}{error.message}") from error
         yield [EndTurn("stop", summarizing.usage)]
         summary = summary_of(summarizing)
         self.progress.history = (*compact(self.context.model_items), summary_message(summary))

@@ -22,6 +22,8 @@ from interlock.testing.conformance.cases import ANY, CASES, HELLO, OPEN, Case, C
 
 _OK: Final = 200
 _REFUSALS: Final = range(400, 500)
+_NOT_SEEN: Final = ("compaction_failed",)
+"""The codes of errors that the model causes."""
 _NO_ACCESS: Final = (401, 403, 502, 504)
 _WAIT: Final = 0.5
 """The seconds between two requests for a response in progress."""
@@ -202,7 +204,10 @@ class Player:
 
     def _refusal(self, status: int, raw: bytes) -> Exception:
         """Return the exception for an answer with a status that is not 200."""
-        note = f"{status} {_error(self.api, parse(raw)) or _excerpt(raw)}"
+        body = parse(raw)
+        note = f"{status} {_error(self.api, body) or _excerpt(raw)}"
+        if members(members(body).get("error")).get("code") in _NOT_SEEN:
+            return CaseEnd("not seen", note)
         if status in _NO_ACCESS and not self._results:
             return NoAccessError(note)
         return CaseEnd("not served" if status in _REFUSALS or status == 501 else "fails", note)  # noqa: PLR2004 - not implemented
