@@ -18,7 +18,7 @@ from rich.progress import Progress
 from runs import with_run
 from speed.outputs import HAS_VLLM
 from speed.report import Result, table
-from speed.rows import FULL, every_row
+from speed.rows import FULL, GROUPS, rows_of
 from speed.timing import take_turns
 
 LATEST = Path(__file__).parent / "out" / "latest.json"
@@ -26,13 +26,15 @@ LATEST = Path(__file__).parent / "out" / "latest.json"
 
 def main() -> None:
     """Measure all rows, or those of one group."""
-    parser = ArgumentParser(description=__doc__, usage="bench.py [--only GROUP]")
-    parser.add_argument("--only", metavar="GROUP", help="measure this group alone; only its figures are written")
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("--only", choices=GROUPS, help="measure this group alone; only its figures are written")
     only = parser.parse_args().only
     console = Console(width=None if sys.stdout.isatty() else 160)
     if not HAS_VLLM:
         console.print("vLLM is not installed here, so its columns are missing.")
-    rows = [row for row in every_row(FULL) if only in {None, row.group}]
+    rows = rows_of(FULL, GROUPS if only is None else [only])
+    if not rows:
+        parser.error(f"the rows of {only} need vLLM")
     gc.freeze()  # what is loaded stays, and need not be gone through before each round
     results: list[Result] = []
     # A thread that draws would allocate while memory is traced, and wait for the lock while time is measured.

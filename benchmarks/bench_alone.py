@@ -22,6 +22,7 @@ import resource
 import socket
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -93,17 +94,20 @@ class Loaded:
 
 def main() -> None:
     """Measure each load, and write the figures."""
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("part", nargs="?", choices=("gateway", "workers"), help="this part alone")
+    part = parser.parse_args().part
     console = Console(width=None if sys.stdout.isatty() else 160)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if sys.argv[1:] == ["workers"]:
+    if part == "workers":
         with TemporaryDirectory() as folder:
             [*_workers(Path(folder), console)]
         return
     results = [*_gateway(console), *_bursts(console)]
     _write(OUT.with_name("gateway.json"), [each.plain() if isinstance(each, Result) else each for each in results], console)
     console.print(table([each for each in results if isinstance(each, Result)]))
-    if sys.argv[1:] == ["gateway"]:
+    if part == "gateway":
         return
     costs: list[Result] = []
     rows: list[dict[str, Any]] = []

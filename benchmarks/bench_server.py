@@ -43,14 +43,21 @@ class Asked:
     streams: int | None
     repeats: int | None
 
+    def has(self, case: Case) -> bool:
+        """Return whether some of a case is measured."""
+        return self.only in case.name and self.streams in {None, *case.streams}
+
 
 def main() -> None:
     """Start the servers, send requests to each route in turn, and show the results."""
+    names = ", ".join([*dict.fromkeys(case.name for case in CASES), DELAYS])
     parser = ArgumentParser(description=main.__doc__)
-    parser.add_argument("--only", default="", help="cases whose names hold this; 'delays' for how long others wait")
+    parser.add_argument("--only", default="", help=f"cases whose names hold this: {names}")
     parser.add_argument("--streams", type=int, help="with so many streams alone")
     parser.add_argument("--repeats", type=int, help="rounds of each route")
     asked = Asked(**vars(parser.parse_args()))
+    if asked.only != DELAYS and not any(asked.has(case) for case in CASES):
+        parser.error(f"no case has these; the cases are {', '.join(f'{case.name} {[*case.streams]}' for case in CASES)}")
     console = Console(width=None if sys.stdout.isatty() else 190)
     with TemporaryDirectory() as folder:
         _announce(Path(folder))
@@ -58,7 +65,7 @@ def main() -> None:
         environment = {"VLLM_PLUGINS": "interlock,interlock_bench", "PYTHONPATH": path}
         results: list[Result] = []
         for setup, cases in groupby(CASES, lambda case: case.server):
-            chosen = [case for case in cases if asked.only in case.name]
+            chosen = [case for case in cases if asked.has(case)]
             if not chosen and not (setup is WRITER.server and asked.only == DELAYS):
                 continue
             console.print(f"starting the server of {setup.model}, which takes half a minute")

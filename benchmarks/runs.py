@@ -6,7 +6,8 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,6 +32,17 @@ def described(run: Mapping[str, Any]) -> str:
     """Return a run as a sentence of a page."""
     machine = ", ".join(f"{name} {value}" for name, value in run["machine"].items())
     return f"Run of {run['date']}, commit {run['commit']}: `{run['command']}`; {machine}."
+
+
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """Return a type of an argument, for any number of them; `choices` would refuse that there are none."""
+
+    def name(text: str) -> str:
+        if text not in names:
+            raise ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    return name
 
 
 def _commit() -> str:

@@ -507,26 +507,25 @@ def _process(*arguments: str) -> Round:
     return measure
 
 
-def every_row(size: Size) -> list[Row]:
-    """Return all rows; without vLLM, the contender is missing from them.
+GROUPS: Final[Mapping[str, Callable[[Size, ModuleType | None], Iterable[Row]]]] = {
+    "deltas": deltas_rows,
+    "dialects": dialects_rows,
+    "harmony": harmony_rows,
+    "parse_delta": parsed_rows,
+    "embedded": embedded_rows,
+    "families": families_rows,
+    "items": items_rows,
+    "first event": first_rows,
+    "growth": growth_rows,
+    "open streams": crowd_rows,
+    "memory": memory_rows,
+    "check": checking_rows,
+    "start": start_rows,
+}
+"""The rows of each group."""
 
-    Args:
-        size: How much is measured.
-    """
+
+def rows_of(size: Size, groups: Iterable[str] = GROUPS) -> list[Row]:
+    """Return the rows of groups; without vLLM, the contender is missing from them, and so are rows of vLLM's code alone."""
     peer: ModuleType | None = import_module("speed.theirs") if HAS_VLLM else None
-    groups = (
-        deltas_rows,
-        dialects_rows,
-        harmony_rows,
-        parsed_rows,
-        embedded_rows,
-        families_rows,
-        items_rows,
-        first_rows,
-        growth_rows,
-        crowd_rows,
-        memory_rows,
-        checking_rows,
-        start_rows,
-    )
-    return [row for group in groups for row in group(size, peer)]
+    return [row for group in groups for row in GROUPS[group](size, peer)]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from attrs import asdict, evolve, frozen
 from turns_pages import ROOT, Played
@@ -23,12 +24,12 @@ from interlock.serving.build import build
 from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
-from interlock.serving.settings import Settings, UpstreamSettings
+from interlock.serving.settings import Settings, UpstreamApi, UpstreamSettings
 from interlock.serving.tools.hosting import ToolServers
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from runs import described, this_run
+from runs import described, one_of, this_run
 
 PAGE: Final = ROOT / "docs" / "evidence" / "conformance" / "gateway.md"
 RESULTS: Final = ROOT / "benchmarks" / "out" / "conformance-gateway.json"
@@ -124,8 +125,12 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 def main() -> None:
     """Measure the APIs that the command line names, keep the results, and write the page."""
+    names = get_args(UpstreamApi)
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("apis", nargs="*", type=one_of(names), default=["chat"], help=", ".join(names))
+    apis: list[str] = parser.parse_args().apis
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for api in sys.argv[1:] or ["chat"]:
+    for api in apis:
         run = this_run()
         results[api] = {"run": described(run), "turns": {name: asdict(turn) for name, turn in measure(api).items()}}
         RESULTS.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """Runs `interlock conformance` against servers that run on this machine without a GPU, and writes docs/evidence/servers.md.
 
-    API='responses chat' .venv/bin/python benchmarks/turns/server_cases.py vllm agentic-api
+    .venv/bin/python benchmarks/turns/server_cases.py vllm agentic-api --api responses --api chat
 
 The results stay in benchmarks/turns/server_cases.json, so that a run of some servers keeps those of the others. A server that is
 not installed is skipped. Each has an environment of its own in .venv-servers, because they pin what others want otherwise:
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +31,10 @@ from interlock.testing.conformance.commands import headers_of, report_of
 from interlock.testing.conformance.player import NoAccessError, Player
 
 ROOT: Final = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+
+from runs import one_of  # noqa: E402 - it is found by the line above
+
 PAGE: Final = ROOT / "docs" / "evidence" / "servers.md"
 RESULTS: Final = Path(__file__).with_suffix(".json")
 PEERS: Final = ROOT / ".venv-servers"
@@ -267,17 +272,23 @@ def main() -> None:
     """Run the cases against the servers that the command line names, or to all; keep the results, and write the page."""
     import tempfile  # noqa: PLC0415 - the page alone needs no folder
 
+    parser = ArgumentParser(description=main.__doc__)
+    names = (*SERVERS, "page")
+    parser.add_argument("servers", nargs="*", type=one_of(names), help=f"{', '.join(names)}: `page` runs nothing")
+    parser.add_argument("--api", action="append", choices=EVERY, help="through this API, and not all that the server has")
+    asked = parser.parse_args()
+    keys: list[str] = asked.servers
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if sys.argv[1:] != ["page"]:
+    if keys != ["page"]:
         with tempfile.TemporaryDirectory() as name, running(SERVERS["interlock"], "", Path(name)) as upstream:
             LITELLM["model_list"][0]["litellm_params"]["api_base"] = f"{upstream}/v1"
-            for key in sys.argv[1:] or SERVERS:
+            for key in keys or SERVERS:
                 server = SERVERS[key]
                 if not (found := version(server)):
                     print(f"{server.name}: skipped: not installed")
                     continue
                 with tempfile.TemporaryDirectory() as own, running(server, upstream, Path(own)) as url:
-                    apis = [api for api in server.apis if api in os.environ.get("API", " ".join(EVERY)).split()]
+                    apis = [api for api in server.apis if api in (asked.api or EVERY)]
                     reports = {api: play(url, api, server.model) for api in apis}
                 results[key] = {"version": found, "reports": {**results.get(key, {}).get("reports", {}), **reports}}
                 print(

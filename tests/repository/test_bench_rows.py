@@ -2,20 +2,34 @@
 
 import json
 import re
+from argparse import ArgumentTypeError
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import bench_alone
 import pytest
-from runs import described, with_run
+from runs import described, one_of, with_run
 from server_cases import PAGE, RESULTS, page
 from speed.questions import QUESTIONS
 from speed.report import Result, short, table
-from speed.rows import TINY, every_row
+from speed.rows import GROUPS, TINY, rows_of
 from speed.targets import TARGETS
 from speed.timing import INTERLOCK, Figure, take_turns
 
-ROWS = every_row(TINY)
+ROWS = rows_of(TINY)
+
+
+def test_a_row_is_in_the_group_that_it_names():
+    assert {row.group for row in ROWS} <= GROUPS.keys()
+    assert [row.group for row in rows_of(TINY, ["deltas", "check"])] == [
+        row.group for row in ROWS if row.group in {"deltas", "check"}
+    ]
+
+
+def test_an_unknown_name_on_a_command_line_is_refused_with_the_names():
+    with pytest.raises(ArgumentTypeError, match=r"^'serving' is none of deltas, dialects$"):
+        one_of(["deltas", "dialects"])("serving")
+    assert one_of(["deltas", "dialects"])("deltas") == "deltas"
 
 
 @pytest.mark.long
