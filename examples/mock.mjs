@@ -1,8 +1,9 @@
-// A mock of a model server for tests in JavaScript: it starts one, and gives each test its own URL, rules and verdict.
+// A mock of a model server for tests in JavaScript: it starts one, and gives each test its own URL, rules and verdict. And a judge of
+// the streams that your own server sends.
 // Copy this file; it needs Node 20 or newer, no package, and the command `interlock`; startMock also needs a POSIX `sh`, which Windows
 // lacks. docs/guides/mock.md explains the rules.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 
 /**
  * @typedef {{ text?: string, pattern?: string, instructions?: string, tools?: string[], model?: string, turn?: number }} When
@@ -26,11 +27,16 @@ echo '{"rules": []}' | "$0" serve --port 0 --script - & server=$!
 { read line <&3; kill $server; } & wait $server
 code=$?; kill $!; exit $code`;
 
+const installed = () => process.env["INTERLOCK"] ?? "interlock";
+
+/** @param {string} command */
+const notFound = (command) => `${command} is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command`;
+
 /**
  * Start the server on a free port. `stop` ends it, and so does the end of this process, which it does not keep alive.
  * @returns {Promise<{ url: string, stop: () => void }>}
  */
-export async function startMock(command = process.env["INTERLOCK"] ?? "interlock") {
+export async function startMock(command = installed()) {
   const server = spawn("sh", ["-c", SERVE, command], { stdio: ["pipe", "ignore", "pipe"] });
   const stop = () => void server.stdin.destroy();
   /** @type {string} */
@@ -38,8 +44,7 @@ export async function startMock(command = process.env["INTERLOCK"] ?? "interlock
     let log = "";
     server.once("error", reject);
     server.once("exit", (code) => {
-      const hint = `${command} is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command`;
-      reject(new Error(code === 127 ? hint : `${command} has ended: ${log}`));
+      reject(new Error(code === 127 ? notFound(command) : `${command} has ended: ${log}`));
     });
     server.stderr.on("data", (text) => {
       const ready = (log += text).match(/ at (http:\S+)\/v1/); // Serving … at http://127.0.0.1:41237/v1
@@ -75,4 +80,15 @@ export async function mockModel(url, test, rules) {
     requests: async () => (await received()).requests,
     verdict: async () => (await received()).verdict,
   };
+}
+
+/**
+ * Throw an error with the findings of `interlock check`, whose options may follow, if a stream is not legal.
+ * @param {string | Uint8Array} stream
+ * @param {string[]} options
+ */
+export function assertLegal(stream, ...options) {
+  const command = installed();
+  const { error, status, stdout, stderr } = spawnSync(command, ["check", "-", ...options], { input: stream, encoding: "utf8" });
+  if (status !== 0) throw new Error(stdout || stderr || notFound(command), { cause: error });
 }

