@@ -240,7 +240,7 @@ def test_an_output_is_missing_after_a_stored_response(server) -> None:
 
 
 def test_calls_that_need_no_output_are_no_problem(mock) -> None:
-    mock.when("Write the summary").says("Warm.")
+    mock.when("replaced by a summary").says("Warm.")
     mock.when("Hi").calls("get_weather")
     mock.when("And").says("18").then.says("19")
     call = written_call("responses", "call_1")

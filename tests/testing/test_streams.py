@@ -202,6 +202,12 @@ def test_the_examples_pass_and_a_request_without_a_rule_fails_its_test(tmp_path)
     assert "No rule of the script matches. The request: model m, turn 1, text 'Hi'. The rules: 1. text 'weather'." in done.stdout
 
 
+def test_the_page_of_the_mock_names_the_rules_that_a_stream_cannot_break() -> None:
+    names = ", ".join(rule for rule in RULES if rule not in streams.RULES)
+    first, _, last = names.rpartition(", ")
+    assert f"All rules but {first} and {last} can be broken" in PAGE
+
+
 @pytest.fixture
 def mock(tmp_path):
     (block,) = blocks("toml")
