@@ -311,9 +311,9 @@ def test_truncation_keeps_a_suffix_and_every_call_of_its_outputs(items, room) ->
 
 def test_with_one_key_or_none_there_is_one_tenant() -> None:
     assert [Keys().tenant(""), Keys().tenant("Bearer anything")] == ["", ""]
-    assert [Keys.of(["k", "k"]).tenant(header) for header in ("Bearer k", "bearer k ", "Bearer j", "Basic k", "")] == [
-        *("", "", None, None, None)
-    ]
+    assert [
+        Keys.of(["k", "k"]).tenant(header) for header in ("Bearer k", "bearer \tk ", "Bearer \xa0k", "Bearer j", "Basic k", "")
+    ] == [*("", "", None, None, None, None)]
 
 
 def test_each_of_several_keys_has_a_tenant_that_is_the_same_in_every_process() -> None:

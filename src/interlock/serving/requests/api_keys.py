@@ -118,7 +118,7 @@ class Keys:
 
     def tenant_of_key(self, key: str) -> str | None:
         """Return the tenant of a key from a header; None if the key is invalid. Takes the same time for every key."""
-        sent = key.strip().encode("latin-1", "replace")
+        sent = key.strip(" \t").encode("latin-1", "replace")  # a proxy that counts keys takes other white space as part of one
         if self.passed:
             return _tenant_name(sent) if sent else ""
         key_digest = hashlib.sha256(sent).digest()
