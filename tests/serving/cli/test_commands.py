@@ -598,19 +598,31 @@ def test_a_store_is_swept(url, monkeypatch) -> None:
     assert call("sweep") == (0, "deleted 0 responses, 1 conversations and 0 event logs\n")
 
 
-def test_a_server_starts_if_its_store_is_down_but_not_with_that_of_another_release(url, tmp_path, monkeypatch) -> None:
+def test_a_server_starts_if_its_store_is_down_but_not_with_a_wrong_one(url, tmp_path, monkeypatch) -> None:
     def serve(_, listening, **__):
         listening.close()
 
     monkeypatch.setattr(server, "serve", serve)
     arguments = ["serve", "--port", "0", "--store"]
-    missing = CliRunner().invoke(app, [*arguments, f"sqlite:{tmp_path / 'none' / 'store.db'}"])
+    down = CliRunner().invoke(app, [*arguments, "postgresql://127.0.0.1:1/interlock"])
+    new = CliRunner().invoke(app, [*arguments, f"sqlite:{tmp_path / 'new.db'}"])
+    missing, folder, text = tmp_path / "none" / "store.db", tmp_path / "folder", tmp_path / "text"
+    folder.mkdir()
+    text.write_text("no database at all " * 1000)
+    wrong = [CliRunner().invoke(app, [*arguments, f"sqlite:{path}"]) for path in (missing, folder, text)]
     fill(url, lambda store: store.sweep())
     same = CliRunner().invoke(app, [*arguments, url])
     with closing(sqlite3.connect(url.partition(":")[2])) as database, database:
         database.execute("UPDATE layout SET version = version + 1")
     other = CliRunner().invoke(app, [*arguments, url])
-    assert [result.exit_code for result in (missing, same, other)] == [0, 0, 2]
+    assert [result.exit_code for result in (down, new, same, *wrong, other)] == [0, 0, 0, 2, 2, 2, 2]
+    opened = "cannot be opened: its folder is missing, or belongs to another user (unable to open database file)"
+    damaged = "is damaged, or is no SQLite database: file is not a database"
+    assert [result.output for result in wrong] == [
+        f"interlock: {missing} {opened}.\n",
+        f"interlock: {folder} {opened}.\n",
+        f"interlock: {text} {damaged}.\n",
+    ]
     assert (
         other.output == f"interlock: The store has layout {VERSION + 1}, but this release of Interlock needs layout {VERSION}.\n"
     )

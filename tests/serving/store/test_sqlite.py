@@ -15,7 +15,7 @@ from live.stores import message, stored
 from interlock.serving.store import sqlite
 from interlock.serving.store.rows import VERSION
 from interlock.serving.store.sqlite import SqliteStore
-from interlock.serving.store.values import StoreDown, StoreUnusable
+from interlock.serving.store.values import StoreDown, StoreUnusable, WrongStore
 
 
 def run(*scenarios):
@@ -357,8 +357,11 @@ def test_a_read_only_file_is_down_for_writers_until_it_is_writable() -> None:
         await store.close()
         Path(store.path).chmod(0o444)
         Path(store.path).parent.chmod(0o555)
-        with pytest.raises(StoreDown, match=r"is read-only|unable to open"):
+        with pytest.raises(WrongStore, match=r"is read-only|unable to open"):
             await store.put("", stored(2))
+        await store.close()
+        with pytest.raises(WrongStore, match=r"is read-only|unable to open"):
+            await store.get("", "resp_1")
         Path(store.path).parent.chmod(0o755)
         Path(store.path).chmod(0o644)
         await store.put("", stored(3))

@@ -118,16 +118,16 @@ def serve(**_options: object) -> None:
 
 
 async def _check_store(url: str | None) -> None:
-    """Raise `ForeignStore` for the database of another program or release; a store that is only down may come back."""
+    """Raise `WrongStore` for a store that an operator has to correct; one that is only down may come back."""
     if not url:
         return
     from interlock.serving.store import open_store
-    from interlock.serving.store.values import ForeignStore, StoreDown
+    from interlock.serving.store.values import StoreDown, WrongStore
 
-    opened = open_store(url, create=False)
+    opened = open_store(url)  # made here, if there is none, because only that shows whether it can be
     try:
         await opened.lost(1)
-    except ForeignStore:
+    except WrongStore:
         raise
     except StoreDown:
         pass

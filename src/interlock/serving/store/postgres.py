@@ -28,7 +28,7 @@ from psycopg.types.string import StrDumper
 from interlock.events.json import clean
 from interlock.serving.store.response_store import ConnectionRole, SharedStore
 from interlock.serving.store.rows import DatabaseConnection, Failure, Transaction, Values
-from interlock.serving.store.values import ForeignStore, ResponseKey, StoreDown
+from interlock.serving.store.values import ResponseKey, StoreDown, WrongStore
 
 SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock"
@@ -173,7 +173,7 @@ class PostgresConnection(DatabaseConnection):
     def layout(self) -> int | None:
         relations, layouts = self.rows(RELATIONS)[0]
         if relations and not layouts:
-            raise ForeignStore(f"The schema {SCHEMA} contains tables of another program.")
+            raise WrongStore(f"The schema {SCHEMA} contains tables of another program.")
         return int(self.value("SELECT version FROM layout")) if layouts else None
 
     def begin_layout(self) -> None:

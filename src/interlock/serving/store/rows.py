@@ -31,7 +31,6 @@ from interlock.serving.store.values import (
     Conflict,
     ConversationEdit,
     Edit,
-    ForeignStore,
     Lease,
     LeaseLost,
     Log,
@@ -41,6 +40,7 @@ from interlock.serving.store.values import (
     StoredConversation,
     StoreDown,
     StoredResponse,
+    WrongStore,
     body_of,
     chunks_of,
     compress,
@@ -164,7 +164,7 @@ class DatabaseConnection(ABC):
         """Return the version of the layout, or None for an empty database.
 
         Raises:
-            ForeignStore: The database belongs to another program.
+            WrongStore: The database belongs to another program.
         """
 
     def begin_layout(self) -> None:
@@ -179,7 +179,7 @@ class DatabaseConnection(ABC):
         if version is None:
             raise StoreDown("The database has no store.")
         if version != VERSION:
-            raise ForeignStore(f"The store has layout {version}, but this release of Interlock needs layout {VERSION}.")
+            raise WrongStore(f"The store has layout {version}, but this release of Interlock needs layout {VERSION}.")
 
     def _create(self) -> int:
         """Create the tables, unless another process has been faster, and return the version of the layout."""

@@ -32,7 +32,7 @@ from interlock.serving.store.rows import (
     Values,
 )
 from interlock.serving.store.tables import StoredTrigger
-from interlock.serving.store.values import Edit, ForeignStore, ResponseKey, StoreDown, StoreFull, StoreUnusable, body_of
+from interlock.serving.store.values import Edit, ResponseKey, StoreDown, StoreFull, StoreUnusable, WrongStore, body_of
 
 R = TypeVar("R")
 
@@ -43,6 +43,7 @@ APPLICATION: Final = 0x494C4B31  # the application id in the header of the file:
 POLL: Final = 0.02  # seconds between checks for writes of other processes, while there are subscriptions
 FULL: Final = (apsw.SQLITE_FULL, apsw.SQLITE_IOERR_SHMSIZE)  # no room for data, or for the index of the write-ahead log
 VACUUMED: Final = 1000  # pages that a sweep returns to the disk in one transaction, so that others can write in between
+READ_ONLY: Final = "cannot be written: it is read-only"
 PAUSE: Final = 0.01  # seconds between two such transactions, or attempts, because SQLite has no queue of writers
 
 # Bytes of memory, as measured:
@@ -112,6 +113,10 @@ class SqliteConnection(DatabaseConnection):
         with suppress(apsw.Error):
             self._connection.close(True)  # noqa: FBT003 - the argument has no name in every release
 
+    @property
+    def is_read_only(self) -> bool:
+        return bool(self._connection.readonly("main"))
+
     def use_log(self) -> None:
         """Use a write-ahead log, waiting for other connections to a new file, for which SQLite does not wait here."""
         patience = time.monotonic() + self.busy
@@ -131,7 +136,7 @@ class SqliteConnection(DatabaseConnection):
         if not self.value("SELECT count(*) FROM sqlite_schema"):
             return None
         if self.value("PRAGMA application_id") != APPLICATION:
-            raise ForeignStore(f"{self.path} is a database of another program.")
+            raise WrongStore(f"{self.path} is a database of another program.")
         return int(self.value("SELECT version FROM layout"))
 
     def begin_layout(self) -> None:
@@ -173,11 +178,15 @@ class SqliteStore(SharedStore[SqliteConnection]):
 
         Raises:
             StoreDown: There is no file, and `create` is false.
+            WrongStore: The file is read-only, and `create` is true.
         """
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if self.create else 0)
         if not self.create and not Path(self.path).exists():
             raise StoreDown(f"{self.path} does not exist.")
         connection = SqliteConnection(self.path, self.busy, flags)
+        if self.create and connection.is_read_only:  # SQLite opens such a file without an error
+            connection.close()
+            raise WrongStore(f"{self.path} {READ_ONLY}.")
         connection.file = _identity(self.path)
         before, self._file = self._file, connection.file
         if before not in (None, connection.file):
@@ -210,16 +219,16 @@ class SqliteStore(SharedStore[SqliteConnection]):
                 limit = "" if self.max_bytes is None else f", or the file is as large as max_bytes={self.max_bytes} allows"
                 return Failure(StoreDown(f"{self.path} cannot grow: the disk is full{limit}."))
             case apsw.ReadOnlyError():
-                reason = "cannot be written: it is read-only"
+                down: StoreDown = WrongStore(f"{self.path} {READ_ONLY}.")
             case apsw.CantOpenError():
-                reason = f"cannot be opened: its folder is missing, or belongs to another user ({error})"
+                down = WrongStore(f"{self.path} cannot be opened: its folder is missing, or belongs to another user ({error}).")
             case apsw.CorruptError() | apsw.NotADBError():
-                reason = f"is damaged, or is no SQLite database: {error}"
+                down = WrongStore(f"{self.path} is damaged, or is no SQLite database: {error}.")
             case apsw.Error() if not isinstance(error, apsw.TooBigError):  # a TooBigError concerns only one call
-                reason = f"cannot be used: {error}"
+                down = StoreDown(f"{self.path} cannot be used: {error}.")
             case _:
                 return None
-        return Failure(StoreDown(f"{self.path} {reason}."), lost=True)
+        return Failure(down, lost=True)
 
     def poll_interval(self) -> float | None:
         return POLL if self._notifications.responses() else None

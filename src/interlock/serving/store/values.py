@@ -43,8 +43,8 @@ class StoreDown(StoreError):
     """The store cannot be used now; for example, it is unreachable or full. It may or may not have committed the last write."""
 
 
-class ForeignStore(StoreDown):
-    """Another program made the database, or a release with another layout; waiting does not help."""
+class WrongStore(StoreDown):
+    """The database is of another program or a release with another layout, or its file cannot be used; waiting does not help."""
 
 
 class StoreUnusable(StoreError):
