@@ -6,6 +6,9 @@ from contextlib import suppress
 import pytest
 from corpus_streams import make_corpus
 
+# Failing assertions of shared modules show their values too. The `conftest.py` of a folder may import them next.
+pytest.register_assert_rewrite("families", "fuzzing", "live", "recovery", "soak", "store_fleet")
+
 with suppress(ModuleNotFoundError):  # the environment of a GPU may lack it
     from hypothesis import settings
 
@@ -14,8 +17,7 @@ with suppress(ModuleNotFoundError):  # the environment of a GPU may lack it
 
 
 def pytest_configure(config):
-    """Write the corpus, once for all workers, and let failing assertions of shared modules show their values."""
-    pytest.register_assert_rewrite("families", "fuzzing", "live", "recovery", "soak", "store_fleet")
+    """Write the corpus, once for all workers."""
     if not hasattr(config, "workerinput"):
         make_corpus.main()
 
