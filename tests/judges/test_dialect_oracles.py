@@ -475,6 +475,67 @@ def test_a_long_beginning_without_an_event_is_judged_as_responses():
     assert isinstance(judging._judge, Judge)
 
 
+# A known request, on which some rules depend
+
+
+NAMED = {"type": "function", "function": {"name": "f"}}
+CALLING = [ROLE, chunk({"tool_calls": [BEGUN]}), chunk({"tool_calls": [MORE]})]
+STOPPED = changed([START, *ended("stop_sequence")], 1, delta={"stop_reason": "stop_sequence", "stop_sequence": "END"})
+
+
+def found(data, **request):
+    """The findings of the stream that answers a request."""
+    judging = AnyJudge()
+    judging.request(request)
+    judging.feed(data)
+    return [(each.rule, each.event, each.message) for each in judging.end().findings]
+
+
+@for_each(
+    ("request_fields", "count", "expected"),
+    [
+        ({"stream_options": {"include_usage": True}}, 0, [("C5", 2, "the usage is missing")]),
+        ({"stream_options": {"include_usage": True}}, 1, []),
+        ({"stream_options": {"include_usage": False}}, 0, []),
+        ({"stream_options": {}}, 1, []),  # many services send it anyway
+        ({"stream_options": None}, 0, []),
+    ],
+)
+def test_a_chat_that_asks_for_the_usage_needs_it(request_fields, count, expected) -> None:
+    data = chunked([ROLE, chunk(finish_reason="stop"), *[USAGE] * count])
+    assert found(data, model="m", **request_fields) == expected
+
+
+@for_each(
+    ("request_fields", "reason", "expected"),
+    [
+        ({}, "tool_calls", []),
+        ({}, "length", []),
+        ({}, "stop", [("C3", 3, "the reason is stop, although there is a call")]),
+        ({"tool_choice": "required"}, "stop", [("C3", 3, "the reason is stop, although there is a call")]),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [NAMED]}}},
+            "stop",
+            [("C3", 3, "the reason is stop, although there is a call")],
+        ),
+        ({"tool_choice": NAMED}, "stop", []),
+        ({"function_call": {"name": "f"}}, "stop", []),
+        ({"tool_choice": NAMED}, "tool_calls", [("C3", 3, "the reason is tool_calls, although the request names the function")]),
+    ],
+)
+def test_the_reason_after_a_call_depends_on_the_tool_choice(request_fields, reason, expected) -> None:
+    data = chunked([*CALLING, chunk(finish_reason=reason)])
+    assert found(data, model="m", **request_fields) == expected
+    assert found(data) == []
+
+
+def test_a_message_ends_at_a_stop_sequence_of_the_request() -> None:
+    data = framed(STOPPED)
+    assert found(data) == found(data, model="m", stop_sequences=["\n", "END"]) == []
+    expected = [("M8", 1, "the stop sequence 'END' is not one of the request")]
+    assert found(data, model="m", stop_sequences=["\n"]) == found(data, model="m") == expected
+
+
 # Observed streams of Messages and Chat Completions, each with its findings; and hostile streams
 
 

@@ -38,8 +38,16 @@ CHUNK: Final = "chat.completion.chunk"
 """The `object` of a chunk."""
 
 
-def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -> list[Finding]:
-    """Validate all chunks of one completion, without `[DONE]`; `usage` is whether the client requested it."""
+def check_chat(
+    chunks: Sequence[Mapping[str, object]], *, usage: bool = False, names_function: bool | None = None
+) -> list[Finding]:
+    """Validate all chunks of one completion, without `[DONE]`.
+
+    Args:
+        chunks: The chunks.
+        usage: Whether the client requested the usage.
+        names_function: Whether the client named the function to call; None if that is unknown.
+    """
     failed = any(chunk.get("error") is not None for chunk in chunks)
     findings = [*_check_chunks(chunks), *_check_usage(chunks, requested=usage, failed=failed)]
     choices: dict[int, list[tuple[int, Mapping[str, object]]]] = {}
@@ -50,7 +58,12 @@ def check_chat(chunks: Sequence[Mapping[str, object]], *, usage: bool = False) -
     if not choices and not failed:
         findings.append(Finding("C2", "the stream has no choice", event=len(chunks)))
     for parts in choices.values():
-        findings += [*_check_roles(parts), *_check_finish(parts, len(chunks), failed=failed), *_check_calls(parts)]
+        findings += [
+            *_check_roles(parts),
+            *_check_finish(parts, len(chunks), failed=failed),
+            *_check_calls(parts),
+            *_check_reason(parts, names_function=names_function),
+        ]
     return findings
 
 
@@ -163,7 +176,7 @@ def _check_finish(parts: Indexed, end: int, *, failed: bool) -> Iterator[Finding
 
 
 def _check_calls(parts: Indexed) -> Iterator[Finding]:
-    """C3 and C4: calls one after another, and the reason for them."""
+    """C4: calls one after another."""
     ids: list[object] = []
     for index, choice in parts:
         for call in map(members, elements(members(choice.get("delta")).get("tool_calls"))):
@@ -179,11 +192,21 @@ def _check_calls(parts: Indexed) -> Iterator[Finding]:
                 yield Finding("C4", "the arguments are null", "null-arguments", index)
             elif not isinstance(arguments, str):
                 yield Finding("C4", "the arguments are not a string", event=index)
+
+
+def _check_reason(parts: Indexed, *, names_function: bool | None) -> Iterator[Finding]:
+    """C3: the reason, which depends on the calls; and, after one, on the request."""
     reasons = [choice.get("finish_reason") for _, choice in parts]
-    if "tool_calls" in reasons and not ids:
+    deltas = [members(choice.get("delta")) for _, choice in parts]
+    has_call = any(elements(delta.get("tool_calls")) for delta in deltas)
+    if "tool_calls" in reasons and not has_call:
         yield Finding("C3", "the reason is tool_calls, without a call", event=parts[-1][0])
-    if OLD_CALL in reasons and not any(members(choice.get("delta")).get(OLD_CALL) for _, choice in parts):
+    if OLD_CALL in reasons and not any(delta.get(OLD_CALL) for delta in deltas):
         yield Finding("C3", "the reason is function_call, without a call", event=parts[-1][0])
+    if has_call and names_function is not None:
+        wrong, cause = ("tool_calls", "the request names the function") if names_function else ("stop", "there is a call")
+        if wrong in reasons:
+            yield Finding("C3", f"the reason is {wrong}, although {cause}", event=parts[reasons.index(wrong)][0])
 
 
 def _function_of(call: Mapping[str, object]) -> Mapping[str, object]:
@@ -194,6 +217,12 @@ def _check_call_start(index: int, call: Mapping[str, object]) -> Iterator[Findin
     has_names = all(isinstance(name, str) and name for name in (call.get("id"), _function_of(call).get("name")))
     if not has_names or call.get("type") not in _CALL_TYPES:
         yield Finding("C4", "the id, the type and the name come together, once", event=index)
+
+
+def _names_function(request: Body) -> bool:
+    """Return whether a request names the tool to call."""
+    choice = members(request.get("tool_choice") or request.get(OLD_CALL))
+    return bool(members(choice.get(as_text(choice.get("type")), choice)).get("name"))
 
 
 _E = ChatEffect
@@ -256,11 +285,13 @@ class ChatJudge(DialectJudge):
     @staticmethod
     def check_emitted(events: Sequence[Body]) -> list[Finding]:
         """Validate the chunks of a transducer."""
-        return check_chat(events, usage=True)
+        return check_chat(events, usage=True, names_function=False)
 
     def _check(self) -> Iterator[Finding]:
         bodies = self._bodies[: self._markers[0][0]] if self._markers else self._bodies
-        yield from check_chat(bodies, usage=any(body.get("usage") is not None for body in bodies))
+        requested = members(self.request.get("stream_options")).get("include_usage") is True
+        usage = requested or any(body.get("usage") is not None for body in bodies)
+        yield from check_chat(bodies, usage=usage, names_function=_names_function(self.request) if self.request else None)
         if not self._markers:
             deviation = "no-marker" if any(self._reasons()) else ""
             yield Finding("C8", "the stream has no end marker [DONE]", deviation, len(bodies))

@@ -12,7 +12,7 @@ from typing import Final
 
 from interlock.dialects import DIALECT_APIS, ApiName
 from interlock.events.dialects import DialectName
-from interlock.events.json import elements, is_object, members, parse
+from interlock.events.json import EMPTY, elements, is_object, members, parse
 from interlock.events.rulebook import Rule
 from interlock.events.sse import BOM, SseMessage
 from interlock.judges.judging import Body, DialectJudge, Judge, JudgedMessage, StreamDecoder, Verdict, read_body
@@ -90,6 +90,7 @@ class AnyJudge:
         self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
+        self._request: Body = EMPTY
         self._given = api
         self._shown: ApiName | None = None
         """The API that an event has shown, or the given one if there is an event. A judge may be chosen without one: for a long
@@ -104,6 +105,10 @@ class AnyJudge:
     def content_type(self, value: str) -> None:
         """Check the value of the `Content-Type` header."""
         self._content_type = value
+
+    def request(self, body: Body) -> None:
+        """Take the request that the stream answers, on which some rules of Messages and Chat Completions depend."""
+        self._request = body
 
     @property
     def api(self) -> ApiName | None:
@@ -170,6 +175,8 @@ class AnyJudge:
         if self._content_type is not None:
             self._judge.content_type(self._content_type)
             self._content_type = None
+        if isinstance(self._judge, DialectJudge):
+            self._judge.request = self._request
         return self._judge
 
     def _take_unread(self) -> bytes:

@@ -20,7 +20,7 @@ from attrs import define, evolve, field, frozen
 from interlock.dialects import ApiName
 from interlock.dialects.transducer import AnyTransducer, EventTrigger
 from interlock.events.dialects import OPEN_RESPONSES, DialectName
-from interlock.events.json import as_text, is_object, parse
+from interlock.events.json import EMPTY, as_text, is_object, parse
 from interlock.events.rulebook import RULES, Finding, Rule, Severity
 from interlock.events.sse import BOM, CONTENT_TYPE, SseDecoder, SseMessage
 from interlock.events.stream import TERMINAL, Created, wire_name
@@ -436,6 +436,8 @@ class DialectJudge(ABC):
         """The body of each message but end markers; empty if it has none."""
         self._markers: list[tuple[int, SseMessage]] = []
         """The end markers, each with the number of messages before it."""
+        self.request: Body = EMPTY
+        """The request that the stream answers, for rules that depend on it; empty if it is unknown."""
         self._node = self.automaton.start
         self.findings: list[Finding] = []
 

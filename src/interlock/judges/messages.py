@@ -12,7 +12,7 @@ from typing import Final
 from attrs import define, field
 
 from interlock.dialects.messages import MESSAGES, MessagesEffect, MessagesTransducer
-from interlock.events.json import EMPTY, as_text, is_array, is_object, members, parse
+from interlock.events.json import EMPTY, as_text, elements, is_array, is_object, members, parse
 from interlock.events.rulebook import Finding, Rule, read_rows
 from interlock.events.shapes import counted
 from interlock.judges.digests import quote
@@ -30,7 +30,7 @@ M6|results|content|Results and redacted thinking are whole at their start.|
 M7|end|order|After the last block, `message_delta` has the reason and the usage.|SDKs have no reason and no usage.
 M8|reason|content
 |The reason is `tool_use` if and only if a call is complete.
-  With the reason `stop_sequence`, the field `stop_sequence` has the string.
+  With the reason `stop_sequence`, the field `stop_sequence` has the string of the request.
 |An agent stops early, or waits.
 M9|stop|order|`message_stop` comes last.|A client waits, or reads what is not there.
 M10|ping|order|`ping` may come anywhere.|
@@ -119,8 +119,8 @@ class _BlockEvents:
         return self.kind == "tool_use" and self.stopped and (not self.input.strip() or is_object(parse(self.input)))
 
 
-def check_messages(events: Sequence[Mapping[str, object]]) -> list[Finding]:
-    """Validate the data of all events of one message."""
+def check_messages(events: Sequence[Mapping[str, object]], *, request: Body = EMPTY) -> list[Finding]:
+    """Validate the data of all events of one message; the request is empty if it is unknown."""
     indexed = [(index, event) for index, event in enumerate(events) if event.get("type") != "ping"]
     if not indexed:
         return [Finding("M1", "the stream has no event", event=0)]
@@ -129,7 +129,7 @@ def check_messages(events: Sequence[Mapping[str, object]]) -> list[Finding]:
     for block in blocks:
         findings += _check_fields(block)
         findings += _check_deltas(block)
-    return [*findings, *_check_inputs(blocks, events), *_check_stop(indexed, blocks)]
+    return [*findings, *_check_inputs(blocks, events), *_check_stop(indexed, blocks, request)]
 
 
 def _check_ends(events: Indexed) -> Iterator[Finding]:
@@ -228,7 +228,7 @@ def _check_deltas(block: _BlockEvents) -> Iterator[Finding]:
         yield Finding("M14", "the text is empty", event=block.place)
 
 
-def _check_stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Finding]:
+def _check_stop(events: Indexed, blocks: Sequence[_BlockEvents], request: Body) -> Iterator[Finding]:
     """M7 and M8: the end of a message that did not fail."""
     ends = [(index, event) for index, event in events if event.get("type") == "message_delta"]
     index, end = ends[-1] if ends else (len(events), EMPTY)
@@ -242,6 +242,8 @@ def _check_stop(events: Indexed, blocks: Sequence[_BlockEvents]) -> Iterator[Fin
         yield Finding("M8", f"the reason is {quote(reason)}", event=index)
     if (reason == "stop_sequence") != isinstance(stop, str):
         yield Finding("M8", f"the reason is {quote(reason)}, and the stop sequence {quote(stop)}", event=index)
+    elif request and stop is not None and stop not in elements(request.get("stop_sequences")):
+        yield Finding("M8", f"the stop sequence {quote(stop)} is not one of the request", event=index)
     if type(members(end.get("usage")).get("output_tokens")) is not int:
         yield Finding("M7", "message_delta has no usage", event=index)
     calls = [block.is_whole_call for block in blocks if block.kind == "tool_use"]
@@ -345,7 +347,7 @@ class MessagesJudge(DialectJudge):
         return kind in ("content_block_delta", "content_block_stop") and body.get("index") != self._block
 
     def _check(self) -> Iterator[Finding]:
-        yield from check_messages(self._bodies)
+        yield from check_messages(self._bodies, request=self.request)
         for index, marker in self._markers:
             problem = "the stream has the end marker [DONE]"
             yield Finding("M9", problem, "marker", index, received=marker.event, line=marker.line)

@@ -16,9 +16,12 @@ from click.testing import CliRunner
 from for_each import for_each
 from jsonschema import Draft202012Validator
 
+from interlock.events.sse import DONE_FRAME
 from interlock.judges import DEVIATIONS, DIALECT_RULES, RULES, Finding
 from interlock.serving.build import build
 from interlock.serving.cli.commands import app
+from interlock.serving.cli.options import UrlRequest, open_source
+from interlock.serving.cli.view import StreamSource
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.http.server import ServerThread
 from interlock.serving.settings import Settings
@@ -367,6 +370,11 @@ def test_permissive_allows_two_open_items_to_alternate() -> None:
     assert (run(path).exit_code, run(path, "--permissive").exit_code) == (1, 0)
 
 
+CHUNK = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+CHOICES = [{"delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}, {"delta": {}, "finish_reason": "stop"}]
+CHAT = b"".join(b"data: %b\n\n" % json.dumps({**CHUNK, "choices": [{"index": 0, **each}]}).encode() for each in CHOICES)
+
+
 class Answer(BaseHTTPRequestHandler):
     """Answers by path, and stores the requests."""
 
@@ -385,10 +393,11 @@ class Answer(BaseHTTPRequestHandler):
             "/refused": (401, "application/json", b'{"error": {"message": "no key"}}'),
             "/plain": (200, "application/json", STREAM),
             "/broken": (200, "text/event-stream", STREAM[:-400]),
+            "/chat": (200, "text/event-stream", CHAT + DONE_FRAME),
         }.get(self.path, (200, "text/event-stream; charset=utf-8", STREAM))
         self.send_response(status)
         self.send_header("Content-Type", media)
-        self.send_header("Content-Length", str(len(STREAM if status == 200 else data)))  # more than it sends, to break off
+        self.send_header("Content-Length", str(len(STREAM if self.path == "/broken" else data)))
         self.end_headers()
         self.wfile.write(data)
 
@@ -414,6 +423,17 @@ def test_a_body_is_posted_with_stream_set_to_true(url, tmp_path) -> None:
     request, headers = Answer.requests.pop()
     assert (result.exit_code, request) == (0, {"model": "m", "input": "hi", "stream": True})
     assert (headers["Authorization"], headers["X-Test"], headers["Accept"]) == ("Bearer k", "yes", "text/event-stream")
+
+
+@pytest.mark.parametrize(("asked", "broken"), [(True, {"C5"}), (False, set())])
+def test_the_request_of_a_chat_stream_is_known(url, tmp_path, asked, broken) -> None:
+    body = tmp_path / "request.json"
+    body.write_text(json.dumps({"model": "m", "messages": [], "stream_options": {"include_usage": asked}}))
+    assert rules(run(f"{url}/chat", "--body", body, "--json")) == broken
+    source = UrlRequest(body)
+    with open_source(f"{url}/chat", source) as opened:
+        (*_, end) = [line for batch in StreamSource.read(f"{url}/chat", opened).batches("openai") for line in batch]
+    assert {*end[1]["rules"]} == broken
 
 
 def test_a_url_without_a_body_is_fetched_with_get(url) -> None:

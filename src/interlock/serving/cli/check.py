@@ -252,6 +252,7 @@ def _read(judge: AnyJudge, name: str, request: UrlRequest, dialect: Dialect) -> 
         with open_source(name, request) as source:
             if source.content_type is not None:
                 judge.content_type(source.content_type)
+            judge.request(source.body)
             for place, chunk in enumerate(source.chunks):
                 is_empty = is_empty and not chunk
                 if place == 0 and (recording := recording_in(chunk, source)) is not None:

@@ -202,6 +202,11 @@ class OpenStream:
     content_type: str | None = None
     request: bytes | None = None
 
+    @property
+    def body(self) -> Mapping[str, object]:
+        """The JSON object in the body of the request; empty without one."""
+        return members(parse(self.request or b""))
+
 
 @frozen
 class UrlRequest:

@@ -111,7 +111,7 @@ class StreamSource:
         if self.recording is not None:
             yield from recording_lines(self.recording, Trace(dialect), DIALECTS[dialect])
             return
-        trace = Trace(dialect)
+        trace = Trace(dialect, self.source.body)
         start = time.monotonic() if self.name == "-" or is_url(self.name) else None
         yield [*trace.feed(self.beginning, None if start is None else 0)]
         for chunk in self.source.chunks:

@@ -30,7 +30,7 @@ from attrs import define, evolve, field, frozen
 from interlock.dialects import ApiName
 from interlock.events.dialects import DialectName
 from interlock.events.items import ITEMS
-from interlock.events.json import as_text, dumps, elements, members
+from interlock.events.json import EMPTY, as_text, dumps, elements, members
 from interlock.events.stream import TERMINAL, ItemAdded, ItemDone, wire_name
 from interlock.judges import DIALECT_JUDGES, AnyJudge, Finding, JudgedMessage
 from interlock.judges.automaton import Automaton, AutomatonNode, TablePosition, Transition, name_position
@@ -57,9 +57,13 @@ class _Move:
 
 @define(eq=False)
 class Trace:
-    """Makes the lines of one stream of any API, which its beginning shows; `dialect` is for the Responses API."""
+    """Makes the lines of one stream of any API, which its beginning shows.
+
+    `dialect` is for the Responses API, and `request` is the one that the stream answers; empty if it is unknown.
+    """
 
     dialect: DialectName = "openai"
+    request: Mapping[str, object] = EMPTY
     events: int = field(default=0, init=False)
     _judge: AnyJudge = field(init=False)
     _numbers: dict[tuple[object, ...], int] = field(factory=dict["tuple[object, ...]", int], init=False)
@@ -74,6 +78,7 @@ class Trace:
 
     def __attrs_post_init__(self) -> None:
         self._judge = AnyJudge(dialect=self.dialect)
+        self._judge.request(self.request)
 
     def feed(self, chunk: bytes, time: float | None = None) -> Iterator[Line]:
         """Yield the lines of the events that a chunk completes; `time` is its arrival in milliseconds since the start."""
