@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from interlock.dialects.transducer import OVERFLOW, STATUSES, EventTrigger, ServerCall, Transducer, begins_object, end_of
+from interlock.dialects.transducer import OVERFLOW, EventTrigger, ServerCall, Transducer, begins_object, end_of
 from interlock.events import items, stream
 from interlock.events import messages as api
 from interlock.events.json import EMPTY, as_json, as_text, dumps, elements, is_object, members, parse
@@ -175,8 +175,8 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
                 usage = replace(self._usage(response.usage), server_tool_use=_server_tool_use(response))
                 return [api.MessageDelta(delta=delta, usage=usage), api.MessageStop()]
             case _E.ERROR, Response() as response:
-                message, code = (response.error.message, response.error.code) if response.error else ("The response failed.", "")
-                return [replace(error_message(STATUSES.get(code, 500), message), request_id=self._request_id)]
+                message = response.error.message if response.error else "The response failed."
+                return [replace(error_message(self.status, message), request_id=self._request_id)]
             case _:
                 raise TypeError(f"{effect} cannot use {argument!r}")
 
