@@ -91,7 +91,7 @@ class AnyJudge:
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None
         self._request: Body = EMPTY
-        self._given = api
+        self._given: ApiName | None = api
         self._shown: ApiName | None = None
         """The API that an event has shown, or the given one if there is an event. A judge may be chosen without one: for a long
         beginning, or a whole answer."""
