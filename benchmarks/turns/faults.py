@@ -161,7 +161,7 @@ FAULTS: Final = (
         turn="text after a call (mistral)",
     ),
     Fault(
-        "The last event is `response.completed`, and its response is `incomplete`. Once mended, `get_final_response` of Python's "
+        "The last event is `response.completed`, and its response is `incomplete`. Once fixed, `get_final_response` of Python's "
         "`openai` raises for such a response, as for OpenAI's own: a client reads the last event instead.",
         r"^R3: .* the response has the status 'incomplete'",
         NOTHING_TRIED,

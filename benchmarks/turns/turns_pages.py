@@ -21,8 +21,8 @@ PAGE: Final = ROOT / "docs" / "evidence" / "conformance.md"
 TURNS_PAGE: Final = ROOT / "docs" / "evidence" / "conformance" / "turns.md"
 RESULTS: Final = Path(__file__).with_name("vllm_turns.jsonl")
 """A line about the run, then one for each turn, side and API."""
-MENDED_RESULTS: Final = Path(__file__).with_name("vllm_mends.jsonl")
-"""A line about the mends, then one for each build and turn."""
+FIX_RESULTS: Final = Path(__file__).with_name("vllm_fixes.jsonl")
+"""A line about the fixes, then one for each build and turn."""
 SAMPLES: Final = (
     "empty reasoning",
     "a function call",
@@ -141,11 +141,11 @@ No count has the deviation [`no-done-marker`](rules.md#r3), because every servic
 without `data: [DONE]`, and {ours} of Interlock's.
 """
 
-MENDS: Final = """\
+FIXES: Final = """\
 ### What each fix gives
 
-Each row fixes one fault more, in a running vLLM: [mends.py](../../tests/real_vllm/mends.py) wraps a few of its functions for each
-fix, and names their lines. `benchmarks/turns/vllm_turns.py mends` plays the turns in every row on the same server, in a run of
+Each row fixes one fault more, in a running vLLM: [fixes.py](../../tests/real_vllm/fixes.py) wraps a few of its functions for each
+fix, and names their lines. `benchmarks/turns/vllm_turns.py fixes` plays the turns in every row on the same server, in a run of
 its own. A cell counts what has no error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones: first streams, by
 the contract, then turns, with our rule R19. [Which for whom](../library/engine.md#which-for-whom) compares fixes and engine.
 
@@ -272,21 +272,21 @@ class Run:
 
 
 @frozen
-class Mended:
-    """The results of a run with mends.
+class FixResults:
+    """The results of a run with fixes.
 
     Args:
-        mends: What each mend does, in the order in which they apply.
-        rules: For each build of vLLM and each turn, the rules that it breaks without a mend, with the first, with two, and so on.
+        fixes: What each fix does, in the order in which they apply.
+        rules: For each build of vLLM and each turn, the rules that it breaks without a fix, with the first, with two, and so on.
         recorded: The day and the commit of the run, as a sentence.
     """
 
-    mends: Sequence[str]
+    fixes: Sequence[str]
     rules: Mapping[str, Mapping[str, Sequence[str]]]
     recorded: str = ""
 
     def sound(self, build: str, number: int, names: Sequence[str], ignored: AbstractSet[str] = frozenset()) -> int:
-        """Return how many of some turns break no rule but ignored ones, with as many of the first mends as the number says."""
+        """Return how many of some turns break no rule but ignored ones, with as many of the first fixes as the number says."""
         return sum(not {*self.rules[build][name][number].split()} - ignored for name in names)
 
 
@@ -310,16 +310,16 @@ def read_results(text: str) -> tuple[Run, dict[str, dict[ApiName, dict[str, Play
     return Run(**run), sides
 
 
-def read_mended() -> Mended:
-    """Read the results of a run with mends."""
-    head, *rows = map(json.loads, MENDED_RESULTS.read_text(encoding="utf-8").splitlines())
+def read_fixes() -> FixResults:
+    """Read the results of a run with fixes."""
+    head, *rows = map(json.loads, FIX_RESULTS.read_text(encoding="utf-8").splitlines())
     rules: dict[str, dict[str, Sequence[str]]] = {}
     for row in rows:
         rules.setdefault(row["build"], {})[row["turn"]] = row["rules"]
-    return Mended(head["mends"], rules, head["recorded"])
+    return FixResults(head["fixes"], rules, head["recorded"])
 
 
-def page(run: Run, sides: Sides, mended: Mended) -> Iterator[str]:
+def page(run: Run, sides: Sides, results: FixResults) -> Iterator[str]:
     """Yield the lines of docs/evidence/conformance.md."""
     vllm, interlock = sides["vllm"]["responses"], sides["interlock"]["responses"]
     ordinary = [name for name, turn in vllm.items() if turn.ordinary]
@@ -355,7 +355,7 @@ def page(run: Run, sides: Sides, mended: Mended) -> Iterator[str]:
     theirs, ours = (sum(turn.ended and not turn.marked for turn in side.values()) for side in (vllm, interlock))
     yield NO_MARKER.format(theirs=theirs, ours=ours or "none")
     yield from _faults(run, vllm, sides["next"]["responses"])
-    yield from _mends(mended, vllm)
+    yield from _fixes(results, vllm)
     yield GROUPS
     yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|---:|---:|"
@@ -412,29 +412,29 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
     yield ""
 
 
-def _mends(mended: Mended, vllm: Mapping[str, Played]) -> Iterator[str]:
-    """Yield the lines on what each mend gives, in streams and turns without an error."""
+def _fixes(results: FixResults, vllm: Mapping[str, Played]) -> Iterator[str]:
+    """Yield the lines on what each fix gives, in streams and turns without an error."""
     steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
     ordinary = [name for name in steady if vllm[name].ordinary]
     breaking = [fault for fault in FAULTS if fault.harm in BREAKING and fault.turn]
     requests = dict.fromkeys(report for fault in breaking for report in fault.reports if report.startswith("pull/"))
-    yield MENDS.format(
+    yield FIXES.format(
         steady=len(steady),
         ordinary=len(ordinary),
         unended=sum(not turn.ended for turn in vllm.values()),
         raising=sum(turn.raises for turn in vllm.values()),
         requests=", ".join(map(_report, requests)),
         unreported=" and ".join(f"*{fault.turn}*" for fault in breaking if not fault.reports),
-        recorded=mended.recorded,
+        recorded=results.recorded,
     )
-    heads = [f"{_release(build)}: {kind}" for kind in ("streams", "turns, with R19") for build in mended.rules]
+    heads = [f"{_release(build)}: {kind}" for kind in ("streams", "turns, with R19") for build in results.rules]
     yield f"| fixed | {' | '.join(heads)} |"
     yield f"|---|{'---:|' * len(heads)}"
-    for number, says in enumerate(("nothing", *mended.mends)):
+    for number, says in enumerate(("nothing", *results.fixes)):
         cells = [
-            "{} ({})".format(*(mended.sound(build, number, names, ignored) for names in (steady, ordinary)))
+            "{} ({})".format(*(results.sound(build, number, names, ignored) for names in (steady, ordinary)))
             for ignored in ({"R19"}, set[str]())
-            for build in mended.rules
+            for build in results.rules
         ]
         yield f"| {says} | {' | '.join(cells)} |"
     yield ""
@@ -569,7 +569,7 @@ def main() -> None:
     """Write both pages."""
     run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
     TURNS_PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text("\n".join(page(run, sides, read_mended())) + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(page(run, sides, read_fixes())) + "\n", encoding="utf-8")
     TURNS_PAGE.write_text("\n".join(turns_page(sides)) + "\n", encoding="utf-8")
 
 

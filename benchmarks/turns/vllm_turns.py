@@ -2,14 +2,14 @@
 
     .venv-vllm/bin/python benchmarks/turns/vllm_turns.py harmony hermes
     PYTHON_WITH_A_NEWER_VLLM benchmarks/turns/vllm_turns.py next
-    .venv-vllm/bin/python benchmarks/turns/vllm_turns.py mends
+    .venv-vllm/bin/python benchmarks/turns/vllm_turns.py fixes
 
 Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
 one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
 in one piece is another one. The results stay in vllm_turns.jsonl, of which `turns_pages.py` makes the pages, and the streams in
 benchmarks/out/streams; arguments name the groups to play again, and `next` plays all of them on the Responses API of the
-installed vLLM alone, for the comparison with a newer release; `mends` plays all, or the groups after it, with the mends of
-tests/real_vllm/mends.py, for the table of what each gives. What vLLM sent for the turns in `SAMPLES` goes to the corpus.
+installed vLLM alone, for the comparison with a newer release; `fixes` plays all, or the groups after it, with the fixes of
+tests/real_vllm/fixes.py, for the table of what each gives. What vLLM sent for the turns in `SAMPLES` goes to the corpus.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests" / "support"), str(R
 
 import apis  # noqa: E402 - it is found by the line above
 from faults import FAULTS, symptoms  # noqa: E402 - likewise
-from mends import MENDS  # noqa: E402 - likewise
+from fixes import FIXES  # noqa: E402 - likewise
 from playing import TIMEOUT, events  # noqa: E402 - likewise
 from runs import described, this_run  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
@@ -50,13 +50,13 @@ from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
 from turns import HARMONY, PARSED, Turn, family_turns  # noqa: E402 - likewise
 from turns_pages import (  # noqa: E402 - likewise
-    MENDED_RESULTS,
+    FIX_RESULTS,
     RESULTS,
     SAMPLES,
     Played,
     Run,
     file_name,
-    read_mended,
+    read_fixes,
     read_results,
     sample_files,
 )
@@ -84,16 +84,16 @@ AT_ONCE: Final = 4
 
 
 def play(
-    server: Server, turn: Turn, group: str, api: ApiName = "responses", folder: Path | None = None, mends: int = 0
+    server: Server, turn: Turn, group: str, api: ApiName = "responses", folder: Path | None = None, fixes: int = 0
 ) -> Played:
-    """Play one turn through an API, and write its stream and its whole answer to a folder; `mends` says how many apply."""
-    request, path, mended = apis.request(api, server.setup.model, turn), apis.PATHS[api], {"mends": str(mends)}
-    headers = {"turn": f"{api} {turn.name}", **mended}
+    """Play one turn through an API, and write its stream and its whole answer to a folder; `fixes` says how many apply."""
+    request, path, chosen = apis.request(api, server.setup.model, turn), apis.PATHS[api], {"fixes": str(fixes)}
+    headers = {"turn": f"{api} {turn.name}", **chosen}
     try:
         reply, judged = Player(server.url, api, server.setup.model, headers, TIMEOUT).ask(request)
     except CaseEnd:
         return Played(group, turn.is_ordinary, refused=True)
-    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT, headers=mended)
+    answer = httpx.post(f"{server.url}{path}", json=request, timeout=TIMEOUT, headers=chosen)
     if folder is not None:
         (folder / file_name(turn.name)).write_bytes(reply.data)
         (folder / file_name(turn.name, "json")).write_bytes(answer.content)
@@ -158,24 +158,24 @@ def measure(
                     yield side, api, turn.name, evolve(result, **raised.get(f"{api} {turn.name}", {}))
 
 
-def play_mends(groups: Sequence[str], build: str) -> None:
-    """Play turns with none of `MENDS`, with the first, with the first two, and so on; keep the rules that each turn breaks."""
-    kept = {**read_mended().rules}
+def play_fixes(groups: Sequence[str], build: str) -> None:
+    """Play turns with none of `FIXES`, with the first, with the first two, and so on; keep the rules that each turn breaks."""
+    kept = {**read_fixes().rules}
     turns_rules = {**kept.get(build, {})}
     for group, setup, turns in PLAN:
         if not groups or group.strip("`") in groups:
-            server = Server(evolve(setup, plugin=False, flags=(*setup.flags, "--middleware", "mends.Mends")))
+            server = Server(evolve(setup, plugin=False, flags=(*setup.flags, "--middleware", "fixes.Fixes")))
             with server, ThreadPoolExecutor(AT_ONCE) as pool:
                 columns = [
-                    [" ".join(played.errors) for played in pool.map(partial(play, server, group=group, mends=number), turns)]
-                    for number in range(len(MENDS) + 1)
+                    [" ".join(played.errors) for played in pool.map(partial(play, server, group=group, fixes=number), turns)]
+                    for number in range(len(FIXES) + 1)
                 ]
             turns_rules |= {turn.name: rules for turn, *rules in zip(turns, *columns, strict=True)}
-    mends = [str(mend.__doc__).partition("\n")[0] for mend in MENDS]
+    fixes = [str(fix.__doc__).partition("\n")[0] for fix in FIXES]
     kept[build] = {turn.name: turns_rules[turn.name] for _, _, turns in PLAN for turn in turns if turn.name in turns_rules}
     rows = ({"build": build, "turn": name, "rules": rules} for build, turns in kept.items() for name, rules in turns.items())
-    head = {"mends": mends, "recorded": described(this_run())}
-    MENDED_RESULTS.write_text("".join(f"{json.dumps(row)}\n" for row in (head, *rows)), encoding="utf-8")
+    head = {"fixes": fixes, "recorded": described(this_run())}
+    FIX_RESULTS.write_text("".join(f"{json.dumps(row)}\n" for row in (head, *rows)), encoding="utf-8")
     write_pages()
 
 
@@ -203,8 +203,8 @@ def main() -> None:
     build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
     run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
     groups, played_sides = sys.argv[1:], SIDES
-    if groups[:1] == ["mends"]:
-        play_mends(groups[1:], build)
+    if groups[:1] == ["fixes"]:
+        play_fixes(groups[1:], build)
         return
     if groups == ["next"]:
         run, groups, played_sides = evolve(run, next_build=build, next_recorded=described(this_run())), [], NEXT_SIDES

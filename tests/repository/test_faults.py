@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from faults import FAULTS, NO_END, OPENAI_RAISES, OTHERS, count_faults, symptoms
-from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, UNSTEADY, Played, page, read_mended, read_results, turns_page
+from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, UNSTEADY, Played, page, read_fixes, read_results, turns_page
 
 ROOT = Path(__file__).parents[2]
 STREAMS = ROOT / "tests" / "corpus" / "vllm"
@@ -120,7 +120,7 @@ def test_each_fault_that_was_found_has_a_stream_in_the_corpus():
 
 def test_the_pages_of_the_turns_are_generated_from_their_results():
     run, sides = read_results(RESULTS.read_text("utf-8"))
-    assert PAGE.read_text("utf-8") == "\n".join(page(run, sides, read_mended())) + "\n"
+    assert PAGE.read_text("utf-8") == "\n".join(page(run, sides, read_fixes())) + "\n"
     assert TURNS_PAGE.read_text("utf-8") == "\n".join(turns_page(sides)) + "\n"
 
 
@@ -139,12 +139,12 @@ def test_each_stream_without_an_end_has_the_exception_that_ended_it():
     assert [name for name, turn in unended.items() if not (turn.raised and turn.at)] == []
 
 
-def test_the_turns_with_mends_are_those_without():
+def test_the_turns_with_fixes_are_those_without():
     _, sides = read_results(RESULTS.read_text("utf-8"))
-    mended = read_mended()
-    for turns in mended.rules.values():
+    results = read_fixes()
+    for turns in results.rules.values():
         assert [*turns] == [*sides["vllm"]["responses"]]
-        assert {len(rules) for rules in turns.values()} == {len(mended.mends) + 1}
+        assert {len(rules) for rules in turns.values()} == {len(results.fixes) + 1}
 
 
 def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
@@ -166,7 +166,7 @@ def test_the_page_of_the_engine_repeats_the_counts_of_the_turns():
     assert f"The last event, which {completed} turns met, is fixed in 0.33." in text
     steady = [name for name, turn in vllm.items() if turn.group not in UNSTEADY]
     columns = steady, [name for name in steady if vllm[name].ordinary]
-    none, three, six = ([read_mended().sound(run.build, number, names, {"R19"}) for names in columns] for number in (0, 3, 6))
+    none, three, six = ([read_fixes().sound(run.build, number, names, {"R19"}) for names in columns] for number in (0, 3, 6))
     assert f"{three[0]} of {len(steady)} streams have no error instead of {none[0]}" in text
     assert f"and {three[1]} of {len(columns[1])} ordinary ones instead of {none[1]}" in text
     assert f"with all six, {six[0]} and {six[1]} have none" in text

@@ -1,10 +1,10 @@
-"""Mends of vLLM's own Responses API, to measure what each would give: `benchmarks/turns/vllm_turns.py mends`.
+"""Fixes of vLLM's own Responses API, to measure what each would give: `benchmarks/turns/vllm_turns.py fixes`.
 
-    PYTHONPATH=tests/real_vllm vllm serve MODEL --middleware mends.Mends
+    PYTHONPATH=tests/real_vllm vllm serve MODEL --middleware fixes.Fixes
 
-Each function of `MENDS` cures one of the faults in benchmarks/turns/faults.py. It wraps functions of vLLM, so that vLLM's code is
-not copied here; its docstring has their lines in the tags v0.32.0 and v0.33.0. A request chooses how many mends apply to it, in
-that order, by its header `mends`; without the header, all do.
+Each function of `FIXES` fixes one of the faults in benchmarks/turns/faults.py. It wraps functions of vLLM, so that vLLM's code is
+not copied here; its docstring has their lines in the tags v0.32.0 and v0.33.0. A request chooses how many fixes apply to it, in
+that order, by its header `fixes`; without the header, all do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Literal
 
 _CHOSEN: Final = ContextVar[int]("_CHOSEN")
-"""How many mends apply to the current request."""
+"""How many fixes apply to the current request."""
 _CUT: Final = ContextVar[Any]("_CUT", default=None)
 """The harmony message that the end of the current response has cut."""
 
@@ -24,7 +24,7 @@ def white_space(replace: Callable[..., None]) -> None:
 
     serving.py:1033 and 1236 (0.33: 1050 and 1259), where a parser is called.
     """
-    from vllm.entrypoints.openai.responses import serving  # noqa: PLC0415 - the benchmark reads `MENDS` without vLLM
+    from vllm.entrypoints.openai.responses import serving  # noqa: PLC0415 - the benchmark reads `FIXES` without vLLM
 
     def make(original: Any, *args: Any, **options: Any) -> Any:
         parser = original(*args, **options)
@@ -175,32 +175,32 @@ def status_of_items(replace: Callable[..., None]) -> None:
     replace(serving, "harmony_to_response_output", items)
 
 
-MENDS: Final = (white_space, last_event, fields_of_events, empty_items, code_calls, status_of_items)
+FIXES: Final = (white_space, last_event, fields_of_events, empty_items, code_calls, status_of_items)
 """In the order in which they apply."""
 
 
-class Mends:
-    """Applies as many mends to a request as its header `mends` says."""
+class Fixes:
+    """Applies as many fixes to a request as its header `fixes` says."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        for number, mend in enumerate(MENDS, 1):
-            mend(_replacing(number))
+        for number, fix in enumerate(FIXES, 1):
+            fix(_replacing(number))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        _CHOSEN.set(int(dict(scope.get("headers", ())).get(b"mends", len(MENDS))))
+        _CHOSEN.set(int(dict(scope.get("headers", ())).get(b"fixes", len(FIXES))))
         await self._app(scope, receive, send)
 
 
 def _replacing(number: int) -> Callable[..., None]:
-    """Return a function that wraps one of an owner, by its name; the wrapper gets it, and is called if this mend applies."""
+    """Return a function that wraps one of an owner, by its name; the wrapper gets it, and is called if this fix applies."""
 
-    def replace(owner: Any, name: str, mended: Callable[..., Any]) -> None:
+    def replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         original = getattr(owner, name)
 
         def chosen(*args: Any, **options: Any) -> Any:
             if _CHOSEN.get(0) >= number:
-                return mended(original, *args, **options)
+                return wrapper(original, *args, **options)
             return original(*args, **options)
 
         setattr(owner, name, chosen)

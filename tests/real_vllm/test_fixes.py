@@ -1,10 +1,10 @@
-"""mends.py: each mend cures its fault in vLLM's own serving class, and a request without mends gets vLLM's own stream."""
+"""fixes.py: each fix removes its fault from vLLM's own serving class, and a request without fixes gets vLLM's own stream."""
 
 import asyncio
 import warnings
 from types import SimpleNamespace
 
-import mends
+import fixes
 import pytest
 from servers import HAS_EXAMPLE, RELEASE
 from speed.outputs import ANALYSIS, ANSWER, CALL, NEXT, encode, output
@@ -12,7 +12,7 @@ from speed.outputs import ANALYSIS, ANSWER, CALL, NEXT, encode, output
 from interlock.judges import judge
 
 if not HAS_EXAMPLE:
-    pytest.skip("the mends are for vLLM 0.32 and 0.33", allow_module_level=True)
+    pytest.skip("the fixes are for vLLM 0.32 and 0.33", allow_module_level=True)
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM and what it imports warn about many things
 
 with warnings.catch_warnings():
@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from speed.theirs import OpenAIServingResponses, drain_harmony
 
 CUT = {"R3", "R13"} if RELEASE < (0, 33) else {"R13"}
-"""The rules that a text breaks which the limit of tokens cuts; 0.33 has mended the last event."""
+"""The rules that a text breaks which the limit of tokens cuts; 0.33 has fixed the last event."""
 CODE = "<|channel|>analysis to=python code<|message|>1<|call|><|start|>assistant"
 
 
@@ -28,30 +28,30 @@ async def app(scope, _receive, _send):
     drain_harmony(scope["steps"], scope["write"], OpenAIServingResponses)
 
 
-SERVER = mends.Mends(app)
+SERVER = fixes.Fixes(app)
 
 
 def rules(text, reason, number):
-    """Return the rules that vLLM's stream breaks for an output and with a number of mends."""
+    """Return the rules that vLLM's stream breaks for an output and with a number of fixes."""
     step, frames = output(encode(text)), []
     step.outputs[0].finish_reason, step.finished = reason, True
-    request = {"type": "http", "headers": [(b"mends", str(number).encode())], "steps": [step], "write": frames.append}
+    request = {"type": "http", "headers": [(b"fixes", str(number).encode())], "steps": [step], "write": frames.append}
     asyncio.run(SERVER(request, None, None))
     return {finding.rule for finding in judge(frames).findings if finding.severity == "error"}
 
 
 @pytest.mark.parametrize(
-    ("mend", "text", "reason", "broken", "left"),
+    ("fix", "text", "reason", "broken", "left"),
     [
-        (mends.last_event, f"{ANSWER}Hello", "length", CUT, {"R13"}),
-        (mends.fields_of_events, f'{CALL}{{"city": "Rome"}}<|call|>', "stop", {"R13", "R14"}, set()),
-        (mends.empty_items, f"{ANALYSIS}{NEXT}{ANSWER}Hello.<|return|>", "stop", {"R6", "R13"}, set()),
-        (mends.code_calls, f"{CODE}{ANSWER}Hello.<|return|>", "stop", {"R13"}, set()),
-        (mends.status_of_items, f"{ANSWER}Hello", "length", CUT, set()),
+        (fixes.last_event, f"{ANSWER}Hello", "length", CUT, {"R13"}),
+        (fixes.fields_of_events, f'{CALL}{{"city": "Rome"}}<|call|>', "stop", {"R13", "R14"}, set()),
+        (fixes.empty_items, f"{ANALYSIS}{NEXT}{ANSWER}Hello.<|return|>", "stop", {"R6", "R13"}, set()),
+        (fixes.code_calls, f"{CODE}{ANSWER}Hello.<|return|>", "stop", {"R13"}, set()),
+        (fixes.status_of_items, f"{ANSWER}Hello", "length", CUT, set()),
     ],
 )
-def test_a_mend_cures_its_fault(mend, text, reason, broken, left):
-    number = mends.MENDS.index(mend) + 1
+def test_a_fix_removes_its_fault(fix, text, reason, broken, left):
+    number = fixes.FIXES.index(fix) + 1
     assert (rules(text, reason, 0), rules(text, reason, number)) == (broken, left)
 
 
@@ -61,7 +61,7 @@ def delta(reasoning=None, content=None, calls=()):
 
 def test_a_text_loses_the_white_space_around_it():
     parsed = [delta("\n"), delta(content="\n\n"), delta(content=" I \n"), None, delta(content="look.\n"), delta(calls=["call"])]
-    bare = mends._bare_deltas(iter(parsed).__next__)
+    bare = fixes._bare_deltas(iter(parsed).__next__)
     left = [delta("\n"), None, delta(content="I"), None, delta(content=" \nlook."), delta(calls=["call"])]
     assert [bare() for _ in range(6)] == left
-    assert mends._bare_text(lambda: ("Hm.", "\n\n", []))() == ("Hm.", None, [])
+    assert fixes._bare_text(lambda: ("Hm.", "\n\n", []))() == ("Hm.", None, [])
