@@ -248,7 +248,7 @@ def configured(nav: Nav) -> str:
             "separate_signature = true",
             "show_signature_annotations = true",
             f'extensions = ["{Path(__file__).with_name("attrs_classes.py")}"]',
-            'filters = ["!^_[^_]", "!^__(add|attrs_.*|init|str)__$"]',
+            'filters = ["!^_[^_]", "!^__(add|attrs_.*|init|repr|str)__$"]',
             "merge_init_into_class = true",
         ]
     )

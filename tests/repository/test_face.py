@@ -8,6 +8,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+import attrs
 import pytest
 
 import interlock
@@ -71,6 +72,14 @@ def test_every_exported_class_and_function_has_a_docstring(face) -> None:
     module = importlib.import_module(face)
     exported = [getattr(module, name) for name in module.__all__]
     assert [each for each in exported if (inspect.isclass(each) or inspect.isfunction(each)) and not inspect.getdoc(each)] == []
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_the_constructor_of_an_exported_class_has_no_private_state(face) -> None:
+    module = importlib.import_module(face)
+    classes = [each for name in module.__all__ if attrs.has(each := getattr(module, name))]
+    private = [(each, field.alias) for each in classes for field in attrs.fields(each) if field.init and field.name[0] == "_"]
+    assert [f"{each.__name__}: {alias}" for each, alias in private if f"\n        {alias}: " not in str(each.__doc__)] == []
 
 
 def test_the_import_error_of_serve_names_what_to_install(monkeypatch) -> None:

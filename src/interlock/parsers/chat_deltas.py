@@ -147,21 +147,21 @@ class ChatParser:
     _routing: Routing
     _include_reasoning: bool = True
     _count: ReasoningCounter | None = None
-    _queue: deque[_QueuedItem] = field(factory=deque["_QueuedItem"])
-    _current: _QueuedItem | None = None
-    _sole: _QueuedItem | None = None
+    _queue: deque[_QueuedItem] = field(factory=deque["_QueuedItem"], init=False)
+    _current: _QueuedItem | None = field(default=None, init=False)
+    _sole: _QueuedItem | None = field(default=None, init=False)
     """The only item in the queue, if no token waits for its text and the item's text passes through unchanged."""
-    _blank: list[str] = field(factory=list[str])
+    _blank: list[str] = field(factory=list[str], init=False)
     """White space that waits for more text."""
-    _blank_key: TextKey = "content"
-    _details: dict[tuple[int, str], dict[str, object]] = field(factory=dict[tuple[int, str], dict[str, object]])
+    _blank_key: TextKey = field(default="content", init=False)
+    _details: dict[tuple[int, str], dict[str, object]] = field(factory=dict[tuple[int, str], dict[str, object]], init=False)
     """The reasoning details that are in no item yet, by index and type; their texts are lists of chunks."""
-    _last_index: int = -1
-    _alignment: Alignment = field(factory=Alignment)
-    _out: list[Delta] = field(factory=list[Delta])
-    _token_ids: list[int] = field(factory=list[int])
-    _tokens: int = 0
-    _reasoning: float = 0
+    _last_index: int = field(default=-1, init=False)
+    _alignment: Alignment = field(factory=Alignment, init=False)
+    _out: list[Delta] = field(factory=list[Delta], init=False)
+    _token_ids: list[int] = field(factory=list[int], init=False)
+    _tokens: int = field(default=0, init=False)
+    _reasoning: float = field(default=0, init=False)
     recoveries: Recoveries = field(factory=Recoveries, init=False)
 
     def feed(self, chunk: Chunk) -> list[Delta]:

@@ -18,9 +18,9 @@ from interlock.parsers.routing import ANSWER, EndReason, Routing, finish_reason_
 class PlainParser:
     """Parses plain text, all of which is the answer; see `Parser`. The message opens with its first text."""
 
-    _tokens: int = 0
-    _entries: list[TokenLogprob] = field(factory=list[TokenLogprob])
-    _writer: ItemWriter | None = None
+    _tokens: int = field(default=0, init=False)
+    _entries: list[TokenLogprob] = field(factory=list[TokenLogprob], init=False)
+    _writer: ItemWriter | None = field(default=None, init=False)
 
     def feed(self, chunk: Chunk) -> list[Delta]:
         """Return the text unchanged; log probabilities of tokens without text wait for the next text."""

@@ -512,21 +512,24 @@ class HarmonyParser:
 
     Reasoning tokens are the tokens of text in a reasoning item; headers and control tokens do not count. A text ends before the
     stop string that ends its turn.
+
+    Args:
+        routing: Routes the messages and calls.
+        stops: Holds back text that may be a stop string; None without stop strings.
     """
 
     _routing: Routing
-    _vocabulary: Vocabulary = field(factory=vocabulary)
+    _vocabulary: Vocabulary = field(factory=vocabulary, init=False)
     _stops: StopFilter | None = field(default=None, alias="stops")
-    """Holds back text that may be a stop string; None without stop strings."""
-    _state: State[HarmonyTrigger, HarmonyEffect] = HARMONY.states[HARMONY.initial]
-    _plain: Mapping[int, str] = _NO_TOKENS
-    _header: Header = field(factory=Header)
-    _characters: Characters = field(factory=Characters)
-    _writer: ItemWriter = field(factory=lambda: writer_for(ANSWER))
-    _out: list[Delta] = field(factory=list[Delta])
-    _tokens: int = 0
-    _content_start: int = 0
-    _reasoning_tokens: int = 0
+    _state: State[HarmonyTrigger, HarmonyEffect] = field(default=HARMONY.states[HARMONY.initial], init=False)
+    _plain: Mapping[int, str] = field(default=_NO_TOKENS, init=False)
+    _header: Header = field(factory=Header, init=False)
+    _characters: Characters = field(factory=Characters, init=False)
+    _writer: ItemWriter = field(factory=lambda: writer_for(ANSWER), init=False)
+    _out: list[Delta] = field(factory=list[Delta], init=False)
+    _tokens: int = field(default=0, init=False)
+    _content_start: int = field(default=0, init=False)
+    _reasoning_tokens: int = field(default=0, init=False)
     recoveries: Recoveries = field(factory=Recoveries, init=False)
 
     @classmethod

@@ -273,9 +273,12 @@ class ResponsesParser:
 
     The fast path handles more text of the only item in the queue, if that text passes through unchanged (`_stream`).
 
-    The driver makes the ids and indices. A call of a function that stands for another tool (`routing`) becomes that tool's item.
-    Encrypted content and log probabilities are passed on if the request's `include` names them. `api_call_id` returns the
-    API's id for a call id of the service, or "".
+    The driver makes the ids and indices.
+
+    Args:
+        routing: Routes the calls: one of a function that stands for another tool becomes that tool's item.
+        include: The request's `include`; encrypted content and log probabilities are passed on if it names them.
+        api_call_id: Returns the API's id for a call id of the service, or "".
     """
 
     _routing: Routing = field(factory=Routing)

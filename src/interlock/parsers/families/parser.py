@@ -62,19 +62,19 @@ class FamilyParser(ListReader):
     """The markers of the state."""
     _effects: Effects = field(init=False)
     _counter: TokenCounter = field(init=False)
-    _stops: SearchFunction | None = None
+    _stops: SearchFunction | None = field(default=None, init=False)
     """The search for text that may not pass through unchanged; None where no text passes."""
     _implicit_end: Trigger | None = field(init=False)
     """The trigger that also ends a call; see `Family.implicit_end`."""
-    _ends: SearchFunction | None = None
+    _ends: SearchFunction | None = field(default=None, init=False)
     """The search for text that may not pass through inside a JSON string; None elsewhere."""
-    _structure: SearchFunction | None = None
+    _structure: SearchFunction | None = field(default=None, init=False)
     """The search for the characters of JSON that need the slow path; None outside of JSON."""
-    _literal: LiteralReader | None = None
+    _literal: LiteralReader | None = field(default=None, init=False)
     """The reader of the current literal; None elsewhere."""
-    _text: str = ""
-    _at: int = 0
-    _partial: str = ""
+    _text: str = field(default="", init=False)
+    _at: int = field(default=0, init=False)
+    _partial: str = field(default="", init=False)
     """The incomplete marker at the end of the text."""
     recoveries: Recoveries = field(factory=Recoveries, init=False)
 
