@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
-from faults import BREAKING, FAULTS, OPENAI_RAISES, RAISES, UNENDED_STREAM, Counts, Fault, Place, count_faults
+from faults import (
+    BREAKING,
+    FAULTS,
+    OPENAI_RAISES,
+    RAISES,
+    UNENDED_STREAM,
+    WRONG_LAST_EVENT,
+    Counts,
+    Place,
+    count_faults,
+    fault_of,
+)
 
 from interlock.dialects import ApiName
 from interlock.judges import DIALECT_RULES, RULES
@@ -84,13 +95,11 @@ KEY: Final = """\
 |---|---|
 | turn | One request, with the output that a script makes the model write. It is played twice: streamed and not. |
 | finding | What [`interlock check`](../guides/check.md) finds in the stream: an error or a deviation. |
-| error | It breaks the published contract, even if no tested client breaks, or a known client. The tables by rule, fault and \
-group count R19 too. |
+| error, deviation | [check.md](../guides/check.md#errors-and-deviations) defines both. Most of vLLM's deviations are about \
+fields ([R14](rules.md#r14)), such as a null that the API omits. |
 | R19 | Our own rule, which no contract has: a request has one answer, streamed or not. It counts a turn once, if the response \
 that is not streamed is another one than the stream's; fields that one of the two leaves out and spaces in the JSON of arguments \
 do not count. A stream alone cannot show it: `interlock check --whole` compares the two. |
-| deviation | It breaks a rule, but every tested client accepts it, or a well-known service sends it. Most of vLLM's are about \
-fields ([R14](rules.md#r14)), such as a null that the API omits. |
 | without an error | Of a *stream*: `interlock check` finds none. Of a *turn*: neither that nor R19. |
 | other content | The content of the stream, which is its text, its reasoning, and its calls with their arguments, differs from \
 what the model wrote. Of malformed output, Interlock's authors decided what it wrote, by the rules of \
@@ -102,15 +111,17 @@ BY_FAULT: Final = """\
 ### By fault
 
 The errors are symptoms: one fault can break several rules, in each turn that meets it. A turn with two faults counts in both
-rows. *In {after}* counts the turns that met it in that release. *Breaks* says what a client meets, the worst first:
-the stream has no end; the stream helper of the `openai` package ({openai}, Python) raises at an event; the content in a place is
-another one than the model wrote; of the rest, *nothing tried* breaks. Of the {ordinary} ordinary turns, {unended} has no end, and
-{raising} raise; all of these are of gpt-oss with hosted tools.
+rows; those that met it in {after} are in parentheses. *Breaks* says what a client meets, the worst first: the stream has no end;
+the stream helper of the `openai` package ({openai}, Python) raises at an event; the content in a place is another one than the
+model wrote; of the rest, *nothing tried* breaks.
 
-`benchmarks/turns/faults.py` sorts the errors. Its lines of vLLM's source are those of the tag v{release}. Its issues and pull
-requests were read in November 2026: they describe the fault or a part of it, or fix it; where there is none, none was found.
+Of the {ordinary} ordinary turns, {unended} has no end, {raising} raise, and {wrong} more have a wrong last event; these are all
+of gpt-oss with hosted tools. The other {harmless} with an error in their stream break nothing that was tried.
 
-A stream is what vLLM sent. Where R19 is broken, what vLLM answered to the same request without streaming is beside it.
+`benchmarks/turns/faults.py` assigns each error to a fault. Line numbers are those of vLLM's tag v{release}. The issues and pull
+requests, read in November 2026, describe the fault or a part of it, or fix it; none was found for the other faults.
+
+*Stream* is what vLLM sent. Where R19 is broken, *not streamed* is its answer to the same request without streaming.
 `interlock view FILE` shows a stream, and this finds its errors, also that of R19:
 
 ```sh
@@ -146,16 +157,16 @@ FIXES: Final = """\
 
 Each row fixes one fault more, in a running vLLM: [fixes.py](../../tests/real_vllm/fixes.py) wraps a few of its functions for each
 fix, and names their lines. `benchmarks/turns/vllm_turns.py fixes` plays the turns in every row on the same server, in a run of
-its own. A cell counts what has no error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones: first streams, by
-the contract, then turns, with our rule R19. [Which for whom](../library/engine.md#which-for-whom) compares fixes and engine.
+its own. A cell counts those without an error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones. *Streams*
+leaves out R19, and *turns* includes it. [Which for whom](../library/engine.md#which-for-whom) compares fixes and engine.
 
-By the contract, the last event (in 0.32) and the fields of a call give most. White space is a matter of R19. A stream sends the
-beginning of a text before it knows of the call for which vLLM strips the text of an answer that is not streamed; so the fix
-strips every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the answer is not
+For streams, the last event (in 0.32) and the fields of a call give most. White space matters to R19 alone: vLLM strips the text
+before a call if the answer is not streamed, but a stream sends its beginning before it knows of the call. So the fix strips
+every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the answer is not
 streamed, was not tried.
 
-**None of the six cures the {unended} streams that stop, or the {raising} that raise in `openai`.** Pull requests about these are
-{requests}; {unreported} have none.
+**None of the six helps a stream that stops, or at which `openai` raises.** Pull requests about these are {requests};
+{unreported} have none.
 
 Four turns, *cut in arguments* of `qwen3_coder`, `glm45`, `glm47` and `minimax_m2`, have a second difference behind that of white
 space: not streamed, the arguments of the cut call are `{{}}`. The two DeepSeek groups are left out: in every row anew, the load
@@ -378,6 +389,8 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
     r19 = file_name("reasoning and a function call (parsers)").removesuffix(".sse")
     after = _release(run.next_build)
     ordinary = [turn for turn in vllm.values() if turn.ordinary]
+    read = [turn for turn in ordinary if turn.ended and not turn.raises and turn.errors.keys() - {"R19"}]
+    wrong = sum(any(fault_of(symptom).harm == WRONG_LAST_EVENT for symptom, _ in turn.causes) for turn in read)
     yield BY_FAULT.format(
         openai=run.openai,
         release=release,
@@ -387,21 +400,25 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
         ordinary=len(ordinary),
         raising=sum(turn.raises for turn in ordinary),
         unended=sum(not turn.ended for turn in ordinary),
+        wrong=wrong,
+        harmless=len(read) - wrong,
     )
-    yield f"| fault | breaks | rules | turns | in {after} | errors | vLLM's source | reported | stream |"
-    yield "|---|---|---|---:|---:|---:|---|---|---|"
+    yield f"| fault | breaks | errors | turns ({after}) | vLLM's source, reports and stream |"
+    yield "|---|---|---|---:|---|"
     now, later = (count_faults(turn.causes for turn in side.values()) for side in (vllm, following))
     for fault in {**now, **later}:
         counts = now.get(fault, Counts())
-        links = ", ".join(f"[{rule}](rules.md#{rule.lower()})" for rule in sorted(counts.errors, key=_number))
-        cells = (
-            counts.turns,
-            later.get(fault, Counts()).turns,
-            counts.errors.total(),
-            *_sources(fault, release, run.lines, vllm),
+        errors = ", ".join(
+            f"[{rule}](rules.md#{rule.lower()}): {counts.errors[rule]}" for rule in sorted(counts.errors, key=_number)
         )
         harm = f"{fault.harm} in {counts.raises}" if fault.harm == OPENAI_RAISES else fault.harm
-        yield f"| {fault.says} | {harm} | {links} | {' | '.join(map(str, cells))} |"
+        turns = f"{counts.turns} ({later.get(fault, Counts()).turns})"
+        links = [
+            *(_source(place, release, run.lines[str(place)]) for place in fault.places),
+            *map(_report, fault.reports),
+            *([_links(fault.turn, vllm[fault.turn], "../..", "stream")] if fault.turn else []),
+        ]
+        yield f"| {fault.says} | {harm} | {errors} | {turns} | {', '.join(links)} |"
     yield ""
     yield UNENDED.format(after=after)
     only_later = [(after, f"{name}, in {after}", turn) for name, turn in following.items() if vllm[name].ended]
@@ -421,8 +438,6 @@ def _fixes(results: FixResults, vllm: Mapping[str, Played]) -> Iterator[str]:
     yield FIXES.format(
         steady=len(steady),
         ordinary=len(ordinary),
-        unended=sum(not turn.ended for turn in vllm.values()),
-        raising=sum(turn.raises for turn in vllm.values()),
         requests=", ".join(map(_report, requests)),
         unreported=" and ".join(f"*{fault.turn}*" for fault in breaking if not fault.reports),
         recorded=results.recorded,
@@ -452,12 +467,16 @@ def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[st
         ),
         f"{kind}, without an error": sum(not turns[name].errors for name in ordinary),
         f"{kind}, whose stream has no error": sum(not turns[name].errors.keys() - {"R19"} for name in ordinary),
+        f"{kind}, that stop or make the `openai` package raise": sum(
+            not turns[name].ended or turns[name].raises for name in ordinary
+        ),
         "streams without an error": sum(not turn.errors.keys() - {"R19"} for turn in every),
         "turns without a finding": sum(not turn.findings for turn in every),
         "turns whose stream has no terminal event": sum(not turn.ended for turn in every),
         "turns whose events make the `openai` package raise": sum(turn.raises for turn in every),
         "errors of the contract or a client": sum(sum(turn.errors.values()) for turn in every) - other_whole,
         "turns whose answer without streaming is another one (R19)": other_whole,
+        "errors with R19, as the tables by rule, fault and group count them": sum(sum(turn.errors.values()) for turn in every),
         "deviations": sum(sum(turn.deviations.values()) for turn in every),
     }
 
@@ -465,13 +484,6 @@ def _summary(turns: Mapping[str, Played], ordinary: Sequence[str]) -> Mapping[st
 def _table(*columns: Mapping[str, int]) -> Iterator[str]:
     for label in columns[0]:
         yield f"| {label} | {' | '.join(f'{column[label]:,}' for column in columns)} |"
-
-
-def _sources(fault: Fault, release: str, lines: Mapping[str, int], vllm: Mapping[str, Played]) -> Iterator[str]:
-    """Yield links to the source, the reports and the stream of a fault."""
-    yield ", ".join(_source(place, release, lines[str(place)]) for place in fault.places)
-    yield ", ".join(map(_report, fault.reports))
-    yield _links(fault.turn, vllm[fault.turn], "../..", fault.turn) if fault.turn else ""
 
 
 def _links(name: str, turn: Played, root: str, says: str) -> str:

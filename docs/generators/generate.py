@@ -500,6 +500,10 @@ def _figures() -> Iterator[str]:
             f"of the {ordinary} ordinary turns, those whose stream has no error",
             f"ordinary turns, of {ordinary}, whose stream has no error",
         ),
+        (
+            f"of the {ordinary} ordinary turns, those that stop or make the `openai` package raise",
+            f"ordinary turns, of {ordinary}, that stop or make the `openai` package raise",
+        ),
         ("turns whose stream stops without its last event", "turns whose stream has no terminal event"),
         ("turns whose events make the `openai` package raise", "turns whose events make the `openai` package raise"),
         (
@@ -520,9 +524,12 @@ def _figures() -> Iterator[str]:
         yield f"| {name}, in 64 streams | {float(times):.1f}x | 1x |"
     ((ours, theirs),) = re.findall(r"^  \| text \| (\d+) \| (\d+) \|", guide, flags=re.MULTILINE)
     yield f"| a token of text on a GPU, in 64 streams | {int(theirs) / int(ours):.1f}x | 1x |"
+    yield ""
+    yield "| CPU time from deltas to events, without the server | vLLM | Interlock |"
+    yield "|---|---:|---:|"
     for name, row in (("text", "text deltas"), ("reasoning, text and a call", "reasoning, content, one call")):
         (times,) = re.findall(rf"^\| {row}, against vLLM \|[^|]*\| (\S+) times", performance, flags=re.MULTILINE)
-        yield f"| from deltas to events, without the server: {name} | {float(times):.1f}x | 1x |"
+        yield f"| {name} | {float(times):.1f}x | 1x |"
 
 
 def _deltas() -> Iterator[str]:
