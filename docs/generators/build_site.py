@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -36,6 +38,7 @@ NAMED = {
     ROOT / "README.md": "index.md",
     ROOT / "CHANGELOG.md": "changelog.md",
     ROOT / "CONTRIBUTING.md": "contributing.md",
+    ROOT / ".github" / "SECURITY.md": "security-policy.md",
     DOCS / "README.md": "pages.md",
 }
 """The pages with another place in the site than in docs/."""
@@ -49,78 +52,112 @@ STYLE = """\
 .md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .8em }
 .md-typeset td:first-child code { white-space: nowrap }
 .md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
-.md-typeset p:has(> a > img[src$=".svg"]) { overflow-x: auto }
+.md-typeset td code:has(wbr) { white-space: normal; word-break: normal; overflow-wrap: normal }
+.md-typeset p:has(> a > img) { overflow-x: auto }
 @media (max-width: 60em) {
   .md-typeset td code { word-break: normal; overflow-wrap: normal }
-  .md-typeset p:has(> a > img[src$=".svg"])::after {
+  .md-typeset p:has(> a > img)::after {
     content: "↔ scroll sideways, or tap to see all of it";
     display: block; position: sticky; left: 0; font-size: .6rem; opacity: .7;
   }
-  .md-typeset img[src$=".svg"] { max-width: 1100px }
+  .md-typeset a > img { max-width: 1100px }
 }
 """
 
-Nav = list[dict[str, object]]
+FEATURES = [
+    *("navigation.tabs", "navigation.tabs.sticky", "navigation.sections", "navigation.footer", "navigation.top"),
+    *("content.code.copy", "search.highlight"),
+]
+
+Nav: TypeAlias = Sequence["str | Mapping[str, Nav]"]
+"""Places of pages, and sections with pages of their own; a page's title is its heading."""
 
 NAV: Nav = [
-    {"Interlock": "index.md"},
+    "index.md",
     {
         "Use it": [
-            {"API coverage": "guides/api.md"},
-            {"Messages and Chat Completions": "guides/dialects.md"},
-            {"Agents and other clients": "guides/agents.md"},
-            {"Upstreams": "guides/upstreams.md"},
-            {"Hosted tools": "guides/tools.md"},
-            {"Conversations and state": "guides/state.md"},
-            {"WebSocket mode": "guides/websocket.md"},
+            "guides/api.md",
+            "guides/dialects.md",
+            "guides/agents.md",
+            "guides/upstreams.md",
+            "guides/tools.md",
+            "guides/state.md",
+            "guides/websocket.md",
         ]
     },
     {
         "Operate it": [
-            {"A guide": "guides/operating.md"},
-            {"The server": "guides/serving.md"},
-            {"The gateway": "guides/gateway.md"},
-            {"In vLLM": "guides/vllm.md"},
-            {"Stores": "guides/stores.md"},
-            {"Metrics and traces": "guides/metrics.md"},
-            {"Security": "guides/security.md"},
+            "guides/operating.md",
+            "guides/serving.md",
+            "guides/gateway.md",
+            "guides/vllm.md",
+            "guides/stores.md",
+            "guides/metrics.md",
+            "guides/security.md",
         ]
     },
     {
         "Embed it": [
-            {"The library": "library/embedding.md"},
-            {"The engine alone": "library/engine.md"},
-            {"Your own engine": "library/engines.md"},
-            {"Other languages": "library/porting.md"},
-            {"Families of models": "library/families.md"},
+            "library/embedding.md",
+            "library/engine.md",
+            "library/engines.md",
+            "library/porting.md",
+            "library/families.md",
         ]
     },
+    {"Check streams": ["guides/check.md", "guides/viewer.md", "guides/testing.md", "guides/mock.md"]},
     {
-        "Check streams": [
-            {"interlock check": "guides/check.md"},
-            {"The viewer": "guides/viewer.md"},
-            {"Testing a client": "guides/testing.md"},
-            {"Testing an agent": "guides/mock.md"},
+        "Evidence": [
+            "evidence/evidence.md",
+            "evidence/rules.md",
+            "evidence/proof.md",
+            "evidence/servers.md",
+            {
+                "Conformance": [
+                    "evidence/conformance.md",
+                    "evidence/conformance/turns.md",
+                    "evidence/conformance/gateway.md",
+                    "evidence/conformance/clients.md",
+                    "evidence/conformance/recovery.md",
+                ]
+            },
+            {
+                "Performance": [
+                    "evidence/performance.md",
+                    "evidence/performance/figures.md",
+                    "evidence/performance/bounds.md",
+                    "evidence/performance/stores.md",
+                    "evidence/performance/hostile.md",
+                ]
+            },
         ]
     },
     {
         "Change it": [
-            {"All pages": "pages.md"},
-            {"Contributing": "contributing.md"},
-            {"Changelog": "changelog.md"},
-            {"Design": "design/design.md"},
-            {"The life of a request": "design/request.md"},
-            {"Lifecycles": "design/lifecycles.md"},
-            {"Stores": "design/store-design.md"},
-            {"Adding an item kind": "design/adding-a-kind.md"},
-            {"Adding a rule": "design/adding-a-rule.md"},
-            {"Adding an API in front": "design/adding-an-api.md"},
-            {"Adding an API of upstreams": "design/adding-an-upstream.md"},
+            "pages.md",
+            "contributing.md",
+            "changelog.md",
+            "security-policy.md",
+            "design/design.md",
+            "design/request.md",
+            "design/store-design.md",
+            "design/adding-a-kind.md",
+            "design/adding-a-rule.md",
+            "design/adding-an-api.md",
+            "design/adding-an-upstream.md",
+            {
+                "Lifecycles": [
+                    "design/lifecycles.md",
+                    "design/lifecycles/items.md",
+                    "design/lifecycles/calls.md",
+                    "design/lifecycles/dialects.md",
+                    "design/lifecycles/processes.md",
+                ]
+            },
         ]
     },
-    {"Evidence": "evidence/evidence.md"},
 ]
-"""The pages by reader. The others are linked from these."""
+"""The pages by reader."""
 
 
 def main() -> None:
@@ -135,7 +172,7 @@ def main() -> None:
             else:
                 shutil.copy(path, place)
     (PAGES / "site.css").write_text(STYLE, "utf-8")
-    reference = [{face: write_reference(face)} for face in FACES]
+    reference = [write_reference(face) for face in FACES]
     configuration = BUILD / "zensical.toml"
     configuration.write_text(configured([*NAV, {"API reference": reference}]), "utf-8")
     command = [
@@ -159,8 +196,16 @@ def page_of(path: Path) -> Path:
     return PAGES / (NAMED.get(path) or path.relative_to(DOCS))
 
 
+def title_of(page: str) -> str:
+    """Return the heading of a page."""
+    return page.partition("\n")[0].removeprefix("# ")
+
+
 def linked(source: Path, page: Path) -> str:
-    """Return a page with links relative to its place in the site, and without links to files that the site does not have.
+    """Return a page as the site has it.
+
+    Its links are relative to its place in the site; one that is named after the file of a page gets the page's title, and one to
+    a file that the site does not have becomes the file's path.
 
     Args:
         source: The page in the repository.
@@ -172,14 +217,17 @@ def linked(source: Path, page: Path) -> str:
         target = (source.parent / path).resolve() if path else source
         if target in NAMED or (target.is_relative_to(DOCS) and target.suffix in PUBLISHED):
             aim = page_of(target)
-            if image and target.suffix == ".svg":  # a wide one scrolls; a click shows it alone
+            if label.endswith(".md"):
+                label = title_of(target.read_text("utf-8"))
+            if image:  # a click shows it alone, in its full size
                 place = os.path.relpath(aim, page.parent)
                 return f"[![{label}]({place})]({place})"
         else:
             name = f"{target.relative_to(ROOT)}"
             if IS_PUBLIC:
                 return f"{image}[{label}]({REPOSITORY}/blob/main/{name}{anchor})"
-            return f"`{label}`" if name.endswith(label) or label.rstrip("/") in name else f"{label} (`{name}`)"
+            shown = f"<code>{name.replace('/', '/<wbr>')}</code>"
+            return shown if label.strip("`/") in name else f"{label} ({shown})"
         return f"{image}[{label}]({os.path.relpath(aim, page.parent)}{anchor})"
 
     def code(match: re.Match[str]) -> str:
@@ -222,13 +270,13 @@ def configured(nav: Nav) -> str:
             'docs_dir = "pages"',
             'site_dir = "html"',
             "use_directory_urls = false",
-            f"nav = {inline(nav)}",
+            f"nav = {inline(menu(nav))}",
             'extra_css = ["site.css"]',
             "[project.theme]",
             "font = false",
             'logo = "mark.svg"',
             'favicon = "mark.svg"',
-            'features = ["navigation.sections", "navigation.top", "content.code.copy", "search.highlight"]',
+            f"features = {inline(FEATURES)}",
             *palette("(prefers-color-scheme: light)", "default", "lucide/sun", "Switch to dark mode"),
             *palette("(prefers-color-scheme: dark)", "slate", "lucide/moon", "Switch to light mode"),
             "[project.markdown_extensions.admonition]",
@@ -262,6 +310,16 @@ def palette(media: str, scheme: str, icon: str, name: str) -> list[str]:
         f'scheme = "{scheme}"',
         f'toggle.icon = "{icon}"',
         f'toggle.name = "{name}"',
+    ]
+
+
+def menu(nav: Nav) -> list[object]:
+    """Return a navigation with the titles of its pages."""
+    return [
+        {title_of((PAGES / entry).read_text("utf-8")): entry}
+        if isinstance(entry, str)
+        else {name: menu(pages) for name, pages in entry.items()}
+        for entry in nav
     ]
 
 

@@ -5,8 +5,10 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
+import build_site
 import generate
 import pytest
 from attrs import evolve
@@ -124,6 +126,34 @@ def test_the_site_and_the_viewer_have_the_same_mark() -> None:
     mark, bars = ((ROOT / name).read_text("utf-8") for name in ("docs/mark.svg", "viewer/src/Bars.tsx"))
     shapes = r'<(rect|path|circle)(?: class="thrown")?((?: [a-z]+="[\d.MVL ]+")+)'
     assert re.findall(shapes, mark) == re.findall(shapes, bars.partition("function Mark")[2].partition("</svg>")[0]) != []
+
+
+def places(nav):
+    """Return the places of the pages of a menu."""
+    return [place for entry in nav for place in ([entry] if isinstance(entry, str) else chain(*map(places, entry.values())))]
+
+
+def test_the_menu_of_the_site_has_every_page_once() -> None:
+    pages = {*build_site.NAMED, *DOCS.rglob("*.md")}
+    assert sorted(places(build_site.NAV)) == sorted(str(build_site.page_of(page).relative_to(build_site.PAGES)) for page in pages)
+
+
+@for_each(
+    ("link", "shown"),
+    [
+        ("[api.md]({docs}/guides/api.md#tools)", "[API coverage](guides/api.md#tools)"),
+        ("[the tools]({docs}/guides/api.md#tools)", "[the tools](guides/api.md#tools)"),
+        ("[security]({root}/.github/SECURITY.md)", "[security](security-policy.md)"),
+        ("![mark]({docs}/mark.svg)", "[![mark](mark.svg)](mark.svg)"),
+        ("![live]({docs}/guides/viewer/live.png)", "[![live](guides/viewer/live.png)](guides/viewer/live.png)"),
+        ("[build.py]({root}/src/interlock/serving/build.py)", "<code>src/<wbr>interlock/<wbr>serving/<wbr>build.py</code>"),
+        ("[the license]({root}/LICENSE)", "the license (<code>LICENSE</code>)"),
+    ],
+)
+def test_a_link_of_the_site_has_the_title_of_its_page_or_the_path_of_its_file(link, shown, tmp_path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(link.format(root=ROOT, docs=DOCS), "utf-8")
+    assert build_site.linked(page, build_site.PAGES / "page.md") == shown
 
 
 @for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
