@@ -27,6 +27,11 @@ FACES = [
 ]
 
 
+def test_the_changelog_promises_the_names_of_every_public_package() -> None:
+    promise = (Path(__file__).parents[2] / "CHANGELOG.md").read_text("utf-8").partition("## Versions")[2]
+    assert [face for face in FACES if f"`{face}`" not in promise] == []
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_every_exported_name_exists_and_is_listed_once(face) -> None:
     module = importlib.import_module(face)
