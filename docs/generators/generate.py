@@ -97,7 +97,7 @@ WALKED = {
 LIFECYCLES = Path("docs", "design", "lifecycles")
 
 READABLE = 1000
-"""The width in pixels of a picture that a page shows in full size. A wider one has no legend: the pages have its tables."""
+"""The width in pixels of a picture that a page shows in full size. The legend of a wider one is below it."""
 
 WHOLE_KINDS = [graph.name for graph in stream_graphs().values() if len(graph.edges) == 1]
 """The kinds of item whose lifecycle has one edge: a page describes them together."""

@@ -371,14 +371,22 @@ def test_only_a_width_that_is_too_large_scales_a_picture_down() -> None:
     assert int(tall.attrib["height"]) > WIDEST
 
 
-def test_a_picture_that_a_legend_makes_too_wide_has_none() -> None:
-    graph = GRAPHS["mcp_call"]
-    _, _, width, height = map(int, picture(graph).attrib["viewBox"].split())
+@pytest.mark.parametrize(
+    ("name", "legend"),
+    [
+        ("message", " ".join(NOTES.findall(to_svg(GRAPHS["message"])))),
+        ("chat", "normal failure, or failure and cut final state from every state in the frame"),
+    ],
+)
+def test_a_legend_that_makes_a_picture_too_wide_is_below_without_meanings_of_the_graph_itself(name, legend) -> None:
+    graph, (right, bottom) = GRAPHS[name], laid_out(GRAPHS[name]).corner
+    _, _, width, _ = map(int, picture(graph).attrib["viewBox"].split())
     assert to_svg(graph, legend_within=width) == to_svg(graph)
-    layout = laid_out(graph)
-    bare = to_svg(graph, legend_within=width - 1)
-    assert f'viewBox="0 0 {ceil(layout.corner[0] + MARGIN)} {height}"' in bare
-    assert [note for note in NOTES.findall(to_svg(graph)) if note in NOTES.findall(bare)] == []
+    below = to_svg(graph, legend_within=width - 1)
+    assert f'viewBox="0 0 {ceil(right + MARGIN)} ' in below
+    assert " ".join(NOTES.findall(below)).split() == legend.split()
+    notes = [float(y) for y in re.findall(r'<text class="note" x="[^"]*" y="([^"]*)"', below)]
+    assert bottom < min(notes) < max(notes) < int(re.findall(r'viewBox="0 0 \d+ (\d+)"', below)[0])
 
 
 def test_the_legend_names_the_patterns_of_the_lines() -> None:

@@ -125,15 +125,14 @@ def to_svg(graph: Graph, *, legend_within: float = inf) -> str:
 
     Args:
         graph: The graph.
-        legend_within: The width in pixels that a picture with a legend may have; a wider one has no legend.
+        legend_within: The width in pixels that a picture with a legend at its right may have; that of a wider one is below it.
     """
     layout = lay_out(graph)
     right, bottom = layout.corner
-    legend, legend_right, legend_bottom = _legend(graph, right + 1.5 * MARGIN)
-    if legend_right + MARGIN > legend_within:
-        legend = []
-    else:
-        right, bottom = legend_right, max(bottom, legend_bottom)
+    legend, *corner = _legend_at_right(graph, right + 1.5 * MARGIN)
+    if corner[0] + MARGIN > legend_within:
+        legend, *corner = _legend_below(graph, bottom + 1.5 * MARGIN)
+    right, bottom = map(max, (right, bottom), corner)
     width, height = ceil(right + MARGIN), ceil(bottom + MARGIN)
     scale = min(1, _WIDEST / width)
     size = f'width="{int(width * scale)}" height="{int(height * scale)}" viewBox="0 0 {width} {height}"'
@@ -250,41 +249,58 @@ def _colour(triggers: str) -> str:
     )
 
 
-def _legend(graph: Graph, left: float) -> tuple[list[str], float, float]:
-    """Return the elements of the legend, and its right and lower end: samples first, then notes, triggers, effects and states."""
-    samples = [*_samples(graph, left)]
-    parts = [part for sample in samples for part in sample]
-    top = _LEGEND + (len(samples) + 0.5) * _SAMPLE_HEIGHT
+def _legend_at_right(graph: Graph, left: float) -> tuple[list[str], float, float]:
+    """Return the elements of the legend, and its right and lower end: the samples above the key."""
+    samples, bottom = _samples(graph, left, _LEGEND)
+    top = bottom + _SAMPLE_HEIGHT / 2
     keys = [_key(graph, width) for width in _KEY_WIDTHS]
     key = next((key for key in keys if top + len(key) * _KEY_LINE < _LONGEST), keys[-1])
+    lines, right, bottom = _placed(key, left, top)
+    return [*samples, *lines], max(left + _SAMPLE_WIDTH, right), bottom
+
+
+def _legend_below(graph: Graph, top: float) -> tuple[list[str], float, float]:
+    """Return the same for a place below the picture: the key beside the samples, if the graph has no meanings of its own.
+
+    Those may be many, and the pages have them as tables.
+    """
+    samples, bottom = _samples(graph, MARGIN, top)
+    key = [] if graph.triggers else _key(graph, _KEY_WIDTHS[-1])
+    lines, right, key_bottom = _placed(key, 2 * MARGIN + _SAMPLE_WIDTH, top)
+    return [*samples, *lines], right, max(bottom - _SAMPLE_HEIGHT, key_bottom)
+
+
+def _placed(key: Sequence[tuple[str, str]], left: float, top: float) -> tuple[list[str], float, float]:
+    """Return the elements of a key, and its right and lower end."""
+    parts = list[str]()
     for number, (name, meaning) in enumerate(key):
         x, y = _number(left + width_of(name, EVENT_SIZE)), _number(top + number * _KEY_LINE)
         if name.strip():
             parts.append(f'<text class="event" font-weight="700" x="{_number(left)}" y="{y}">{escape(name.rstrip())}</text>')
         parts.append(f'<text class="note" x="{x}" y="{y}">{escape(meaning)}</text>')
-    right = max([left + _SAMPLE_WIDTH, *(left + width_of(name + meaning, EVENT_SIZE) for name, meaning in key)])
+    right = max((left + width_of(name + meaning, EVENT_SIZE) for name, meaning in key), default=left)
     return parts, right, top + (len(key) - 1) * _KEY_LINE
 
 
-def _samples(graph: Graph, x: float) -> Iterator[tuple[str, ...]]:
-    """Yield samples of the line styles in use, of a final state and of a frame, each as shapes with a name."""
-    y: float = _LEGEND
+def _samples(graph: Graph, x: float, y: float) -> tuple[list[str], float]:
+    """Return samples of the line styles in use, of a final state and of a frame, each with its name, and where they end."""
+    parts = list[str]()
 
-    def named(name: str, *shapes: str) -> tuple[str, ...]:
+    def add(name: str, *shapes: str) -> None:
         nonlocal y
-        text = f'<text class="note" x="{_number(x + 42)}" y="{_number(y + 3.5)}">{name}</text>'
+        parts.extend((*shapes, f'<text class="note" x="{_number(x + 42)}" y="{_number(y + 3.5)}">{name}</text>'))
         y += _SAMPLE_HEIGHT
-        return (*shapes, text)
 
     used = {STYLES.get(name, LineStyle.NORMAL) for edge in graph.edges for label in edge.labels for name in label.triggers}
     for style in (style for style in LineStyle if style in used):
-        yield named(_NAMES[style], _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"'))
+        add(_NAMES[style], _path(f"line {style.value}", ((x, y), (x + 34, y)), f' marker-end="url(#{style.value})"'))
     if any(node.role is NodeRole.FINAL for node in graph.nodes):
         box = Box(x, y - 8, 34, 16)
-        yield named("final state", _rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
+        add("final state", _rect("state", box, 0, 5), _rect("state inner", box, 2.5, 3))
     if graph.regions:
         line = _path("line normal", ((x + 18, y), (x + 34, y)), ' marker-end="url(#normal)"')
-        yield named("from every state in the frame", _rect("frame", Box(x, y - 8, 18, 16), 0, 5), line)
+        add("from every state in the frame", _rect("frame", Box(x, y - 8, 18, 16), 0, 5), line)
+    return parts, y
 
 
 def _key(graph: Graph, width: int) -> list[tuple[str, str]]:
