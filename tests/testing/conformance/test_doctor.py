@@ -27,7 +27,7 @@ def test_doctor_says_yes_for_every_ability_of_a_complete_upstream(api) -> None:
         status, (models, window, *cases) = run("--upstream", url, "--upstream-api", api)
     assert (status, models, window[:16]) == (0, "models     yes  1: tiny", "window     yes  ")
     assert cases == [
-        "answers    yes",
+        "answers    yes  tiny",
         "limit      yes",
         "tools      yes",
         "reasoning  yes",
@@ -59,10 +59,33 @@ def test_doctor_names_the_models_of_the_file_that_the_upstream_lacks(tmp_path) -
     assert (status, models) == (1, f"models     no   {url}/v1 does not list other, which the settings name")
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_doctor_asks_a_model_of_each_upstream_and_fails_if_one_of_them_fails(tmp_path, order) -> None:
+    refusing = ScriptedUpstream([failure(401, {"error": {"message": "Invalid key"}})], models=("r",))
+    with (
+        ServerThread(build(Settings(), EmbeddedEngine(["tiny", "other"]))) as complete_url,
+        serve_upstream(refusing) as refusing_url,
+    ):
+        urls = [complete_url, refusing_url]
+        config = tmp_path / "gateway.toml"
+        config.write_text("".join(f'[[upstream]]\nurl = "{urls[index]}"\n' for index in order))
+        status, lines = run("--config", str(config))
+    reports = [
+        [f"{complete_url}/v1", "models     yes  2: tiny, other", "answers    yes  tiny"],
+        [
+            f"{refusing_url}/v1",
+            "models     yes  1: r",
+            "answers    no   r: 502 The upstream server refuses the key of the gateway.",
+        ],
+    ]
+    kept = [line for line in lines if line.startswith(("http", "models", "answers"))]
+    assert (status, kept) == (1, [*reports[order[0]], *reports[order[1]]])
+
+
 def test_doctor_fails_for_a_model_that_the_upstream_lacks() -> None:
     with ServerThread(build(Settings(), EmbeddedEngine(["tiny"]))) as url:
         status, lines = run("--upstream", url, "--model", "other")
-    assert (status, lines[2].partition("The model")[0]) == (1, "answers    no   404 ")
+    assert (status, lines[2].partition("The model")[0]) == (1, "answers    no   other: 404 ")
 
 
 def test_doctor_lists_the_missing_abilities_of_a_model_that_only_writes_text() -> None:
@@ -71,7 +94,7 @@ def test_doctor_lists_the_missing_abilities_of_a_model_that_only_writes_text() -
         status, lines = run("--upstream", mock.base_url, "--upstream-api", "responses", "--model", "tiny")
     assert status == 1
     assert lines[2:] == [
-        "answers    yes",
+        "answers    yes  tiny",
         "limit      -    it ends earlier",
         "tools      no   calls nothing",
         "reasoning  -    the text begins with a tag instead",
@@ -100,21 +123,21 @@ def test_doctor_does_not_judge_the_template_of_an_upstream_that_fails() -> None:
     with serve_upstream(ScriptedUpstream([refused])) as url:
         _, lines = run("--upstream", url, "--model", "m", "--upstream-retries", "0")
     assert [line[:11].strip() for line in lines] == ["models", "window", "answers", "limit", "tools", "reasoning", "schema"]
-    assert lines[2] == "answers    no   500 CUDA out of memory"
+    assert lines[2] == "answers    no   m: 500 CUDA out of memory"
 
 
 def test_doctor_says_that_an_upstream_refuses_the_key() -> None:
     refused = failure(401, {"error": {"message": "Invalid key"}})
     with serve_upstream(ScriptedUpstream([refused])) as url:
         status, lines = run("--upstream", url, "--model", "m")
-    assert (status, lines[2:]) == (1, ["answers    no   502 The upstream server refuses the key of the gateway."])
+    assert (status, lines[2:]) == (1, ["answers    no   m: 502 The upstream server refuses the key of the gateway."])
 
 
 def test_doctor_ends_after_its_first_case_if_the_upstream_hangs() -> None:
     with Mock() as mock:
         mock.when().says("Hello.").waits(60)
         status, lines = run("--upstream", mock.base_url, "--model", "m", "--upstream-timeout", "1,1")
-    assert (status, lines[2:]) == (1, ["answers    no   504 The upstream server sent nothing for 1 seconds."])
+    assert (status, lines[2:]) == (1, ["answers    no   m: 504 The upstream server sent nothing for 1 seconds."])
 
 
 def test_doctor_requires_an_upstream() -> None:

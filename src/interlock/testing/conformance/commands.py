@@ -164,11 +164,11 @@ MAX_NAMES: Final = 5
     )
 )
 @options_of(*UPSTREAM, "family")
-@click.option("--model", metavar="NAME", help="The model to ask. Default: the first one of the upstream.")
+@click.option("--model", metavar="NAME", help="The model to ask. Default: the first one of each upstream.")
 def doctor(*, model: str | None, **_options: object) -> None:
     """Say what an upstream can do, and what is wrong.
 
-    A gateway sends the upstream five cases of `interlock conformance`: a text, a limit of tokens, a required call, reasoning and
+    A gateway sends each upstream five cases of `interlock conformance`: a text, a limit of tokens, a required call, reasoning and
     a JSON schema; and then a system message after others. The exit status is 0 if the model answers, calls a tool, and nothing is
     wrong, and otherwise 1.
     """
@@ -178,17 +178,22 @@ def doctor(*, model: str | None, **_options: object) -> None:
 
     upstreams = required_upstreams(settings_of())
     key = secrets.token_urlsafe()  # other users of this machine can reach the port
-    marks: dict[str, Mark] = {}
+    is_good = True
     logging.disable(logging.WARNING)  # the report has the errors
     try:
-        gateway = Gateway([evolve(each, settings=msgspec.structs.replace(each.settings, late_system=True)) for each in upstreams])
-        with ServerThread(build(Settings(api_key=(key,)), gateway)) as url:
-            for name, mark, text in examine(url, key, model, upstreams):
-                click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
-                marks[name] = mark
+        for group in [[each] for each in upstreams] if model is None else [upstreams]:
+            gateway = Gateway([evolve(each, settings=msgspec.structs.replace(each.settings, late_system=True)) for each in group])
+            marks: dict[str, Mark] = {}
+            if len(upstreams) > len(group):
+                click.echo(group[0].url)
+            with ServerThread(build(Settings(api_key=(key,)), gateway)) as url:
+                for name, mark, text in examine(url, key, model, group):
+                    click.echo(f"{name:<11}{click.style(f'{mark:<5}' if text else mark, fg=COLOURS[mark])}{text}")
+                    marks[name] = mark
+            is_good &= "no" not in marks.values() and {marks[name] for name in REQUIRED & marks.keys()} == {"yes"}
     finally:
         logging.disable(logging.NOTSET)
-    sys.exit("no" in marks.values() or {marks[name] for name in REQUIRED & marks.keys()} != {"yes"})
+    sys.exit(not is_good)
 
 
 def reason(upstreams: Iterable[Upstream]) -> str:
@@ -215,10 +220,11 @@ def examine(url: str, key: str, model: str | None, upstreams: Sequence[Upstream]
     cases = list[CaseResult]()
     try:
         for case in Player(url, "responses", chosen, headers, _TIMEOUT).play(QUICK):
-            yield case.name, MARKS[case.result], case.note
+            note = case.note if cases else ": ".join(filter(None, (chosen, case.note)))
+            yield case.name, MARKS[case.result], note
             cases.append(case)
     except NoAccessError as error:
-        yield "answers", "no", str(error)
+        yield "answers", "no", f"{chosen}: {error}"
         return
     if cases[0].result != "passes":
         return
