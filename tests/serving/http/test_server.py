@@ -100,6 +100,12 @@ def test_a_server_serves_any_application() -> None:
         assert httpx.get(url).text == "Hello"
 
 
+def test_a_server_in_a_thread_leaves_the_access_lines_of_its_program_as_they_are(monkeypatch) -> None:
+    monkeypatch.setattr(logging.getLogger("uvicorn.access"), "filters", [])
+    with ServerThread(Starlette()):
+        assert logging.getLogger("uvicorn.access").filters == []
+
+
 def test_a_server_serves_an_application_that_mounts_another() -> None:
     mounted = build(Settings(), StagedEngine([step(ANSWER, "stop")]))
     site = Starlette(lifespan=lambda _: mounted.router.lifespan_context(mounted))

@@ -94,7 +94,6 @@ class Server(uvicorn.Server):
             ws_max_size=settings.max_body_bytes,
         )
         super().__init__(config)
-        logging.getLogger("uvicorn.access").addFilter(_demote_probe)
         self._active_runs = ActiveRuns() if api is None else api.service.active_runs
         self._open_sockets = ActiveRuns() if api is None else api.open_sockets
         self._on_ready = on_ready
@@ -184,6 +183,11 @@ class Server(uvicorn.Server):
         await self._open_sockets.wait(self._times.grace)  # otherwise uvicorn closes them before their last events
         await super().shutdown(sockets)
         self._fire(ServerTrigger.CLOSE)
+
+
+def _quiet_probes() -> None:
+    """Demote the access lines of probes, in a process of this server alone: those of a host program stay as they are."""
+    logging.getLogger("uvicorn.access").addFilter(_demote_probe)
 
 
 def _demote_probe(record: logging.LogRecord) -> bool:
@@ -343,6 +347,7 @@ def serve(app: ASGIApp, listener: socket.socket, *, on_ready: Callable[[], None]
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
+    _quiet_probes()
     server = Server(app, ready)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server.run([listener])
@@ -387,6 +392,7 @@ class WorkerServer(Server):
 
     def __init__(self, app: Application) -> None:
         super().__init__(app, self._begin)
+        _quiet_probes()
         self._keys: Keys = app.state.keys
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
