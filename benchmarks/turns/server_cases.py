@@ -213,8 +213,8 @@ def _cause(case: Mapping[str, Any]) -> str:
 def page(results: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of docs/evidence/servers.md."""
     yield INTRODUCTION
-    yield "| server | version | run on | API | passes | fails | not served | not seen |"
-    yield "|---|---|---|---|---:|---:|---:|---:|"
+    yield "| server | version | API | passes | fails | not served | not seen |"
+    yield "|---|---|---|---:|---:|---:|---:|"
     for key, server in SERVERS.items():
         result = results.get(key, {})
         for api, report in result.get("reports", {}).items():
@@ -224,7 +224,12 @@ def page(results: Mapping[str, Any]) -> Iterator[str]:
                 if counts
                 else "— | — | all | —"
             )
-            yield f"| {server.name} | {result['version']} | {report.get('date', '')} | {api} | {cells} |"
+            yield f"| {server.name} | {result['version']} | {api} | {cells} |"
+    yield ""
+    dates = {SERVERS[key].name: {each["date"] for each in results[key]["reports"].values() if "date" in each} for key in results}
+    newest = max(date for some in dates.values() for date in some)
+    earlier = [f"{name} on {date}" for name, some in dates.items() for date in sorted(some) if date != newest]
+    yield f"{'; '.join([f'Run on {newest}', *earlier])}."
     sections: dict[str, list[str]] = {}
     for key, server in SERVERS.items():
         findings = {api: [*_about(report)] for api, report in results.get(key, {}).get("reports", {}).items()}
