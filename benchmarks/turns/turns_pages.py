@@ -157,10 +157,10 @@ FIXES: Final = """\
 
 Each row fixes one fault more, in a running vLLM: [fixes.py](../../tests/real_vllm/fixes.py) wraps a few of its functions for each
 fix, and names their lines. `benchmarks/turns/vllm_turns.py fixes` plays the turns in every row on the same server, in a run of
-its own. A cell counts those without an error, of {steady} turns, and in parentheses of the {ordinary} ordinary ones. *Streams*
+its own. A cell counts the turns without an error, of {steady}, and in parentheses of the {ordinary} ordinary ones. *Streams*
 leaves out R19, and *turns* includes it. [Which for whom](../library/engine.md#which-for-whom) compares fixes and engine.
 
-For streams, the last event (in 0.32) and the fields of a call give most. White space matters to R19 alone: vLLM strips the text
+For streams, the last event (in 0.32) and the fields of a call give most. White space matters most to R19: vLLM strips the text
 before a call if the answer is not streamed, but a stream sends its beginning before it knows of the call. So the fix strips
 every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the answer is not
 streamed, was not tried.
