@@ -127,6 +127,12 @@ requests, read in November 2026, describe the fault or a part of it, or fix it; 
 ```sh
 interlock check {corpus}/{r19}.sse --whole {corpus}/{r19}.json
 ```
+
+This plays a turn on both servers, and shows the events and the findings of each; `make env-vllm` installs vLLM {release}:
+
+```sh
+.venv-vllm/bin/python benchmarks/turns/vllm_turns.py --turn "python that says nothing"
+```
 """
 
 UNENDED: Final = """\

@@ -3,13 +3,16 @@
     .venv-vllm/bin/python benchmarks/turns/vllm_turns.py harmony hermes
     PYTHON_WITH_A_NEWER_VLLM benchmarks/turns/vllm_turns.py next
     .venv-vllm/bin/python benchmarks/turns/vllm_turns.py fixes
+    .venv-vllm/bin/python benchmarks/turns/vllm_turns.py --turn "python that says nothing"
 
-Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and on
-one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the answer
-in one piece is another one. The results stay in vllm_turns.jsonl, of which `turns_pages.py` makes the pages, and the streams in
-benchmarks/out/streams; arguments name the groups to play again, and `next` plays all of them on the Responses API of the
-installed vLLM alone, for the comparison with a newer release; `fixes` plays all, or the groups after it, with the fixes of
-tests/real_vllm/fixes.py, for the table of what each gives. What vLLM sent for the turns in `SAMPLES` goes to the corpus.
+Each turn of tests/real_vllm/turns.py is streamed and requested in one piece, through each API, on a server with the plugin and
+on one without. Findings of `interlock check` on a stream are counted by rule and severity. R19, M13 or C9 is counted if the
+answer in one piece is another one. The results stay in vllm_turns.jsonl, of which `turns_pages.py` makes the pages, and the
+streams in benchmarks/out/streams; arguments name the groups to play again, and `next` plays all of them on the Responses API of
+the installed vLLM alone, for the comparison with a newer release; `fixes` plays all, or the groups after it, with the fixes of
+tests/real_vllm/fixes.py, for the table of what each gives. `--turn` plays one turn through the Responses API of both servers,
+shows the events and the verdict on each stream, and writes no page. What vLLM sent for the turns in `SAMPLES` goes to the
+corpus.
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ import platform
 import re
 import shutil
 import sys
+from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.metadata import distribution, version
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +40,7 @@ from interlock.dialects import ApiName
 from interlock.events.json import members, parse
 from interlock.events.rulebook import Finding
 from interlock.judges.whole import compare_whole
+from interlock.serving.cli.check import check
 from interlock.testing.conformance.player import CaseEnd, Player
 
 ROOT: Final = Path(__file__).parents[2]
@@ -44,7 +50,7 @@ import apis  # noqa: E402 - it is found by the line above
 from faults import FAULTS, symptoms  # noqa: E402 - likewise
 from fixes import FIXES  # noqa: E402 - likewise
 from playing import TIMEOUT, events  # noqa: E402 - likewise
-from runs import described, this_run  # noqa: E402 - likewise
+from runs import described, one_of, this_run  # noqa: E402 - likewise
 from servers import ALL_APIS, FAMILIES, Server, Setup, family  # noqa: E402 - likewise
 from servers import HARMONY as HARMONY_SETUP  # noqa: E402 - likewise
 from servers import PARSED as PARSED_SETUP  # noqa: E402 - likewise
@@ -64,6 +70,8 @@ from turns_pages import main as write_pages  # noqa: E402 - likewise
 
 STREAMS: Final = ROOT / "benchmarks" / "out" / "streams"
 """The streams of the last run, by side and API."""
+SHOWN: Final = STREAMS.with_name("turn")
+"""Those of turns that were played alone."""
 CORPUS: Final = ROOT / "tests" / "corpus" / "vllm"
 HARMONY_FLAGS: Final = ("--enable-auto-tool-choice", "--tool-call-parser", "openai")
 """The flags without which vLLM's other APIs have no calls of gpt-oss."""
@@ -133,7 +141,7 @@ def sentence(finding: Finding) -> str:
 
 
 def measure(
-    setup: Setup, turns: Sequence[Turn], group: str, sides: Mapping[str, Sequence[ApiName]]
+    setup: Setup, turns: Sequence[Turn], group: str, sides: Mapping[str, Sequence[ApiName]], streams: Path = STREAMS
 ) -> Iterator[tuple[str, ApiName, str, Played]]:
     """Play turns through the APIs of each side; yield the side, the API and the name with each result."""
     setup = evolve(setup, flags=(*setup.flags, "--middleware", "middlewares.ExceptionLog"))
@@ -150,12 +158,29 @@ def measure(
             server.__enter__()  # both, because a server that starts slows down one that plays
         for side, server in servers.items():
             for api in sides[side]:
-                folder = STREAMS / side / api
+                folder = streams / side / api
                 folder.mkdir(parents=True, exist_ok=True)
                 results = list(pool.map(partial(play, server, group=group, api=api, folder=folder), turns))
                 raised = exceptions(server.process.log)
                 for turn, result in zip(turns, results, strict=True):
                     yield side, api, turn.name, evolve(result, **raised.get(f"{api} {turn.name}", {}))
+
+
+def show(names: Collection[str]) -> None:
+    """Play turns through the Responses API of both servers, and show the events and the verdict on each stream."""
+    sides: Mapping[str, Sequence[ApiName]] = dict.fromkeys(SIDES, ("responses",))
+    for group, setup, turns in PLAN:
+        chosen = [turn for turn in turns if turn.name in names]
+        for side, api, name, played in measure(setup, chosen, group, sides, SHOWN) if chosen else ():
+            stream = SHOWN / side / api / file_name(name)
+            print(f"\n{side}: {name}")
+            for event, same in groupby(str(body.get("type")) for body in events(stream.read_bytes())):
+                times = len([*same])
+                print(f"    {event.removeprefix('response.')}{f', {times} times' if times > 1 else ''}")
+            if played.raised:
+                print(f"    {played.raised} ({played.at})")
+            with suppress(SystemExit):  # it exits with 1 after an error
+                check.main([str(stream), "--whole", str(stream.with_suffix(".json"))], standalone_mode=False)
 
 
 def play_fixes(groups: Sequence[str], build: str) -> None:
@@ -197,12 +222,33 @@ def results(run: Run, sides: Mapping[str, Mapping[ApiName, Mapping[str, Played]]
                     yield json.dumps({"side": side, "api": api, "turn": name, **played}, ensure_ascii=False)
 
 
+def arguments() -> Namespace:
+    """Return the arguments of the command line: `groups`, and each `turn` to show."""
+    names = ("next", "fixes", *(group.strip("`") for group, _, _ in PLAN))
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("groups", nargs="*", type=one_of(names), help=", ".join(names))
+    parser.add_argument(
+        "--turn", action="append", default=[], help="a turn to show instead; docs/evidence/conformance/turns.md has the names"
+    )
+    asked = parser.parse_args()
+    unknown = {*asked.turn} - {turn.name for _, _, turns in PLAN for turn in turns}
+    if unknown:
+        parser.error(f"docs/evidence/conformance/turns.md has no {', '.join(map(repr, unknown))}")
+    if "fixes" in asked.groups[1:] or ("next" in asked.groups and asked.groups != ["next"]):
+        parser.error("fixes comes first, and next alone")
+    return asked
+
+
 def main() -> None:
     """Measure the groups that the command line names, or all; keep the results, and write the pages."""
+    asked = arguments()
+    if asked.turn:
+        show(asked.turn)
+        return
     source = Path(str(distribution("vllm").locate_file("")))
     build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
     run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
-    groups, played_sides = sys.argv[1:], SIDES
+    groups, played_sides = asked.groups, SIDES
     if groups[:1] == ["fixes"]:
         play_fixes(groups[1:], build)
         return
