@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from openai_harmony import Message, Role, load_harmony_encoding
 from pydantic import BaseModel, ConfigDict
 
+from interlock.serving.engines.vllm import compat
 from interlock.serving.engines.vllm.plugin import InterlockPlugin
 
 TOKENIZER = SimpleNamespace(all_special_ids=[0])
@@ -60,6 +61,12 @@ class Mcp(BaseModel):
     allowed_tools: list | dict | None = None
 
 
+class StructuredOutputs(BaseModel):
+    """`StructuredOutputsParams`."""
+
+    structural_tag: str | None = None
+
+
 class Request(BaseModel):
     """`ResponsesRequest`."""
 
@@ -81,7 +88,7 @@ class Request(BaseModel):
     tools: list[Mcp | dict] = []
     tool_choice: object = "auto"
     previous_response_id: str | None = None
-    structured_outputs: dict | None = None
+    structured_outputs: StructuredOutputs | None = None
     stop: list = []
 
     def is_include_output_logprobs(self):
@@ -101,6 +108,9 @@ class Refused(BaseModel):
 
 class HarmonyContext:
     """vLLM's context of a model that writes harmony."""
+
+    response_parser: object = None
+    messages: list
 
     def __init__(self, request, parser=None):
         self.request, self.response_parser = request, parser
@@ -300,6 +310,10 @@ def get_max_tokens(max_model_len, max_tokens, input_length, default_sampling_par
     return min(max_model_len - input_length, max_tokens or max_model_len)
 
 
+def count(*, is_tool_called, is_streaming, request):
+    """Count nothing."""
+
+
 def timings(metrics, tokens):
     return Timings(time_to_first_token_ms=1.0, tokens=tokens)
 
@@ -336,7 +350,11 @@ def install(monkeypatch, version="0.32.0+cpu"):
         "vllm.entrypoints.openai.responses.serving": SimpleNamespace(
             OpenAIServingResponses=Serving, get_max_tokens=get_max_tokens, build_per_request_timing_metrics=timings
         ),
-        "vllm.parser.metrics": SimpleNamespace(record_tool_parser_invocation=lambda **_: None),
+        "vllm.entrypoints.openai.responses.context": SimpleNamespace(HarmonyContext=HarmonyContext, SimpleContext=SimpleContext),
+        "vllm.outputs": SimpleNamespace(RequestOutput=Output, CompletionOutput=Completion),
+        "vllm.sampling_params": SimpleNamespace(SamplingParams=compat.Sampling, StructuredOutputsParams=StructuredOutputs),
+        "vllm.tokenizers.protocol": SimpleNamespace(TokenizerLike=compat.Tokenizer),
+        "vllm.parser.metrics": SimpleNamespace(record_tool_parser_invocation=count),
         "vllm.parser.abstract_parser": SimpleNamespace(Parser=Parser),
         "vllm.v1.engine.async_llm": SimpleNamespace(AsyncLLM=Engine),
         "vllm.v1.engine.detokenizer": SimpleNamespace(
@@ -348,6 +366,7 @@ def install(monkeypatch, version="0.32.0+cpu"):
         "vllm.entrypoints.openai",
         "vllm.entrypoints.openai.responses",
         "vllm.parser",
+        "vllm.tokenizers",
         "vllm.v1",
         "vllm.v1.engine",
     ):

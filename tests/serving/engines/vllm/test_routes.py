@@ -1,5 +1,6 @@
 """The plugin's routes come before vLLM's, and leave to vLLM what they do not handle themselves."""
 
+import ast
 import asyncio
 import functools
 import json
@@ -285,14 +286,67 @@ def test_the_log_names_the_members_that_a_build_of_vllm_lacks(monkeypatch, caplo
     modules["vllm.parser.abstract_parser"].Parser = None
     monkeypatch.setattr(Serving, "_extract_prompt_len", None)
     del modules["vllm.entrypoints.openai.responses.serving"].get_max_tokens
+    del modules["vllm.tokenizers.protocol"].TokenizerLike
+    modules["vllm.outputs"].CompletionOutput = type("CompletionOutput", (), {"__annotations__": {"text": str, "token_ids": list}})
     monkeypatch.setattr(Serving, "create_responses", lambda _: None)
     ask(Serving())
     (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
     missing = (
         "OpenAIServingResponses.create_responses, OpenAIServingResponses._extract_prompt_len, "
-        "vllm.entrypoints.openai.responses.serving.get_max_tokens, Parser.parse_delta"
+        "vllm.entrypoints.openai.responses.serving.get_max_tokens, Parser.parse_delta, Parser.count_reasoning_tokens, "
+        "Parser.is_reasoning_end, CompletionOutput.logprobs, CompletionOutput.finish_reason, CompletionOutput.stop_reason, "
+        "vllm.tokenizers.protocol TokenizerLike"
     )
     assert line.endswith(f"in place: this build lacks {missing}.")
+
+
+def test_the_log_names_what_the_handler_of_a_build_lacks(caplog):
+    serving = Serving()
+    serving.models = SimpleNamespace(base_model_paths=(), lora_requests={})
+    del serving.default_sampling_params
+    assert ask(serving).json() == {"from": "vllm"}
+    (line,) = [record.message for record in caplog.records if record.name == plugin_module.logger.name]
+    missing = "OpenAIServingResponses.default_sampling_params, OpenAIServingResponses.models.show_available_models"
+    assert line.endswith(f"in place: this build lacks {missing}.")
+
+
+def refuse_to_count(*, tool_called, request):
+    raise AssertionError(tool_called, request)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [None, SimpleNamespace(), SimpleNamespace(record_tool_parser_invocation=refuse_to_count)],
+    ids=["no module", "no name", "other"],
+)
+def test_a_response_is_not_counted_where_a_build_cannot(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, compat.PARSER_METRICS, module)
+    compat.count_tool_parser(None, has_call=True, streamed=True)
+
+
+def test_each_name_that_is_read_from_vllm_is_required_or_optional():
+    """What is imported, and each private name; the protocols have the other names."""
+    found, private = set(), set()
+    for node in ast.walk(ast.parse(Path(compat.__file__).read_text("utf-8"))):
+        match node:
+            case ast.Attribute(ast.Call(ast.Name("import_module"), [ast.Name(module)]), name):
+                found.add((getattr(compat, module), name))
+            case ast.Attribute(ast.Call(ast.Name("router"), []), name):
+                found.add((compat.ROUTER, name))
+            case ast.Call(ast.Name("getattr" | "setattr"), [_, ast.Constant(name), *_]) | ast.Attribute(ast.Name(), name):
+                private |= {name} if re.match("_[^_]", name) else set()
+    names = {
+        (module, name) for (module, owner), members in compat.REQUIRED.items() for name in ([owner] if owner else members)
+    } | compat.READ.keys()
+    assert found - names == set()
+    assert private - {name for members in compat.REQUIRED.values() for name in members} == {"_stream_state"}  # on the page
+
+
+def test_the_page_names_what_a_build_may_lack():
+    page = (Path(__file__).parents[4] / "docs" / "guides" / "vllm.md").read_text("utf-8")
+    named = re.findall(r"^\| `(\w+)\.(\w+)` \|", page.partition("\n## How it works\n")[2].partition("\n## ")[0], re.MULTILINE)
+    optional = [(module.rpartition(".")[2], name) for module, name in compat.OPTIONAL]
+    assert named[: len(optional)] == optional
 
 
 @pytest.mark.parametrize("named", ["hy_v4", "hermes"])

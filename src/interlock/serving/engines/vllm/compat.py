@@ -1,12 +1,13 @@
 """The parts of vLLM that the plugin uses: the required names, its classes as protocols, and all imports.
 
-On an unsupported release, or a build that lacks a required name or parameter, vLLM's own route stays in place.
+On an unsupported release, or a build that lacks a required name or parameter, vLLM's own route stays in place. Names that are
+read with a default, and those in `OPTIONAL`, may be missing; docs/guides/vllm.md says what is lost then.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from copy import copy
@@ -25,10 +26,13 @@ SUPPORTED: Final = ((0, 30), (0, 33))
 
 ROUTER: Final = "vllm.entrypoints.openai.responses.api_router"
 SERVING: Final = "vllm.entrypoints.openai.responses.serving"
+CONTEXT: Final = "vllm.entrypoints.openai.responses.context"
+PARSER: Final = "vllm.parser.abstract_parser"
 CLIENT: Final = "vllm.v1.engine.async_llm"
 DETOKENIZER: Final = "vllm.v1.engine.detokenizer"
 HY_V4: Final = "vllm.tool_parsers.hy_v4_tool_parser"
 HY_V4_TOOLS: Final = "_tools_to_plain"
+PARSER_METRICS: Final = "vllm.parser.metrics"
 
 GENERATE: Final = "_generate_with_builtin_tools"
 STREAM: Final = "responses_stream_generator"
@@ -51,13 +55,23 @@ REQUIRED: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     },
     (DETOKENIZER, "IncrementalDetokenizer"): {"from_new_request": ("tokenizer", "request")},
     (DETOKENIZER, "BaseIncrementalDetokenizer"): {"decode_next": ("next_token_id",)},
-    ("vllm.parser.abstract_parser", "Parser"): {
+    (CONTEXT, "HarmonyContext"): {"response_parser": (), "messages": ()},
+    (CONTEXT, "SimpleContext"): {"response_parser": ()},
+    ("vllm.sampling_params", "StructuredOutputsParams"): {"structural_tag": ()},
+    (PARSER, "Parser"): {
         "parse_delta": ("delta_text", "delta_token_ids", "request", "prompt_token_ids", "finished"),
     },
     (CLIENT, "AsyncLLM"): {"add_request": ("request_id",), "shutdown": ()},
-    (ROUTER, ""): {"load_aware_call": ("func",), "ResponsesRequest": ()},
+    (ROUTER, ""): {"load_aware_call": ("func",)},
 }
 """The required names by module and class (`""` for the module itself), each with the parameters that it must take."""
+
+OPTIONAL: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    (PARSER_METRICS, "record_tool_parser_invocation"): ("is_tool_called", "is_streaming", "request"),
+    (SERVING, "build_per_request_timing_metrics"): (),
+    (HY_V4, HY_V4_TOOLS): (),
+}
+"""The names of modules that a build may lack, each with the parameters without which it is not used."""
 
 MESSAGE: Final = frozenset({"type", "role", "content", "id", "status"})
 OUTPUT: Final = frozenset({"type", "call_id", "output", "id", "status"})
@@ -148,6 +162,20 @@ class Tokenizer(Hashable, Protocol):
     convert_tokens_to_ids: Callable[[str], int | None]
 
 
+class Models(Protocol):
+    """`OpenAIServingModels`."""
+
+    base_model_paths: Sequence[VllmObject]
+    lora_requests: Mapping[str, object]
+    show_available_models: Callable[[], Awaitable[VllmObject]]
+
+
+class ModelConfig(Protocol):
+    """A `ModelConfig`."""
+
+    max_model_len: int
+
+
 class Serving(Protocol):
     """`OpenAIServingResponses`."""
 
@@ -155,11 +183,22 @@ class Serving(Protocol):
     request_logger: VllmObject
     enable_log_outputs: bool
     enable_store: bool
-    model_config: VllmObject
+    model_config: ModelConfig
     default_sampling_params: Mapping[str, object]
     tool_server: object
-    models: VllmObject
+    models: Models
     create_responses: Callable[..., Awaitable[object]]
+
+
+READ: Final[Mapping[tuple[str, str], type]] = {
+    (ROUTER, "ResponsesRequest"): Request,
+    ("vllm.sampling_params", "SamplingParams"): Sampling,
+    ("vllm.outputs", "RequestOutput"): Output,
+    ("vllm.outputs", "CompletionOutput"): Completion,
+    ("vllm.tokenizers.protocol", "TokenizerLike"): Tokenizer,
+    (PARSER, "Parser"): DeltaParser,
+}
+"""The classes, by module and name, whose objects the plugin reads; all names of their protocols are required too."""
 
 
 def response_template(serving: Serving) -> Mapping[str, object] | None:
@@ -220,6 +259,14 @@ VllmSteps: TypeAlias = AsyncGenerator[OneTurn, None]
 def router() -> VllmObject:
     """Return vLLM's module with the routes of `/v1/responses`."""
     return import_module(ROUTER)
+
+
+def optional(module: str, name: str) -> VllmObject:
+    """Return a name in `OPTIONAL`; None if the build lacks it or one of its parameters."""
+    with suppress(ImportError):
+        holder = import_module(module)
+        return getattr(holder, name) if _has(holder, name, OPTIONAL[module, name]) else None
+    return None
 
 
 def xargs_check(client: EngineClient) -> Callable[[Sampling], object] | None:
@@ -321,9 +368,8 @@ def generate(serving: Serving, call: VllmCall, request_id: str, index: int) -> V
 def change_grammar(sampling: Sampling, change: Callable[[str], str]) -> None:
     """Change the grammar that vLLM made of the schemas of tools, if it made one."""
     outputs: VllmObject = sampling.structured_outputs
-    tag = getattr(outputs, "structural_tag", None)
-    if isinstance(tag, str):
-        outputs.structural_tag = change(tag)
+    if outputs is not None and outputs.structural_tag is not None:
+        outputs.structural_tag = change(outputs.structural_tag)
 
 
 def validation_error(error: ValidationError, body: object) -> Exception:
@@ -380,15 +426,16 @@ def keep_text(parser: DeltaParser | None) -> None:
 
 
 def timings(metrics: object, tokens: int) -> dict[str, object] | None:
-    """Return the timings of a response of one turn; None before vLLM 0.32."""
-    create: Callable[[object, int], BaseModel] | None = getattr(import_module(SERVING), "build_per_request_timing_metrics", None)
+    """Return the timings of a response of one turn; None if the build has none."""
+    create: Callable[[object, int], BaseModel] | None = optional(SERVING, "build_per_request_timing_metrics")
     return None if create is None else create(metrics, tokens).model_dump(mode="json")
 
 
 def count_tool_parser(request: Request, *, has_call: bool, streamed: bool) -> None:
-    """Count a response in `vllm:tool_call_parser_invocations_total`, as vLLM's own parsers do."""
-    metrics = import_module("vllm.parser.metrics")
-    metrics.record_tool_parser_invocation(is_tool_called=has_call, is_streaming=streamed, request=request)
+    """Count a response in `vllm:tool_call_parser_invocations_total`, where vLLM's own parsers count each delta of a stream."""
+    record = optional(PARSER_METRICS, "record_tool_parser_invocation")
+    if record is not None:
+        record(is_tool_called=has_call, is_streaming=streamed, request=request)
 
 
 def decoder(call: VllmCall, prompt: Sequence[int]) -> Callable[[int], str]:
@@ -418,11 +465,8 @@ def accept_function_tools(tool_parser: object) -> list[Callable[[], None]]:
 
     The parser reads them as those of Chat Completions.
     """
-    if tool_parser == "hy_v4":
-        with suppress(ImportError, AttributeError):
-            module = import_module(HY_V4)
-            return [partial(setattr, module, HY_V4_TOOLS, partial(_read_tools, getattr(module, HY_V4_TOOLS)))]
-    return []
+    read = optional(HY_V4, HY_V4_TOOLS) if tool_parser == "hy_v4" else None
+    return [] if read is None else [partial(setattr, import_module(HY_V4), HY_V4_TOOLS, partial(_read_tools, read))]
 
 
 def _read_tools(read: Callable[[Sequence[object]], object], tools: Sequence[object] | None) -> object:
@@ -470,8 +514,22 @@ def obstacle(installed: str) -> str | None:
     if release is None or not SUPPORTED[0] <= release <= SUPPORTED[1]:
         first, last = (".".join(map(str, each)) for each in SUPPORTED)
         return f"it supports vLLM {first} to {last}"
-    missing = list(_missing())
-    return f"this build lacks {', '.join(missing)}" if missing else None
+    return _lacks(_missing())
+
+
+def serving_obstacle(serving: Serving) -> str | None:
+    """Return why the plugin does not work with a Responses handler, as a clause; None if it works."""
+    protocols = {"": Serving, "models": Models, "model_config": ModelConfig}
+    holders = {place: getattr(serving, place, None) if place else serving for place in protocols}
+    names = ((place, name) for place, protocol in protocols.items() for name in inspect.get_annotations(protocol))
+    return _lacks(
+        f"OpenAIServingResponses.{place}{'.' * bool(place)}{name}" for place, name in names if not hasattr(holders[place], name)
+    )
+
+
+def _lacks(missing: Iterable[str]) -> str | None:
+    names = ", ".join(missing)
+    return f"this build lacks {names}" if names else None
 
 
 def _release(installed: str) -> tuple[int, int] | None:
@@ -481,15 +539,24 @@ def _release(installed: str) -> tuple[int, int] | None:
 
 
 def _missing() -> Iterator[str]:
-    for (module, owner), names in REQUIRED.items():
+    for place in dict.fromkeys((*REQUIRED, *READ)):
+        module, owner = place
         try:
-            holder: object = import_module(module)
+            holder: VllmObject = import_module(module)
             holder = getattr(holder, owner) if owner else holder
         except (ImportError, AttributeError):
             yield f"{module} {owner}".strip()
             continue
-        for name, parameters in names.items():
-            value: VllmObject = getattr(holder, name, None)
-            takes = not parameters or (callable(value) and inspect.signature(value).parameters.keys() >= {*parameters})
-            if value is None or not takes:
-                yield f"{owner or module}.{name}"
+        read = inspect.get_annotations(READ[place]) if place in READ else {}
+        names: Mapping[str, tuple[str, ...]] = {**dict.fromkeys(read, ()), **REQUIRED.get(place, {})}
+        yield from (f"{owner or module}.{name}" for name, parameters in names.items() if not _has(holder, name, parameters))
+
+
+def _has(holder: VllmObject, name: str, parameters: Sequence[str]) -> bool:
+    """Return whether a module or class has a name: its own, or an attribute that its objects are declared or made with."""
+    value: VllmObject = getattr(holder, name, None)
+    if parameters:
+        return callable(value) and inspect.signature(value).parameters.keys() >= {*parameters}
+    if value is not None or not isinstance(holder, type):
+        return value is not None
+    return any(name in inspect.get_annotations(base) for base in holder.__mro__) or name in inspect.signature(holder).parameters

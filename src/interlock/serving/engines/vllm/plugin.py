@@ -122,7 +122,11 @@ class InterlockPlugin:
                 self._leave("the model does not generate responses")
             return
         try:
-            self._serve(self._app, serving, engine_client, args)
+            obstacle = compat.serving_obstacle(serving)
+            if obstacle is None:
+                self._serve(self._app, serving, engine_client, args)
+            else:
+                self._leave(obstacle)
         except SettingsError as error:
             self._leave(str(error))
         except Exception as error:  # noqa: BLE001 - an unknown build of vLLM may raise anything
