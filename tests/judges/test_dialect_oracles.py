@@ -484,11 +484,11 @@ STOPPED = changed([START, *ended("stop_sequence")], 1, delta={"stop_reason": "st
 
 
 def found(data, **request):
-    """The findings of the stream that answers a request."""
+    """The errors and deviations of the stream that answers a request."""
     judging = AnyJudge()
     judging.request(request)
     judging.feed(data)
-    return [(each.rule, each.event, each.message) for each in judging.end().findings]
+    return [(each.rule, each.event, each.deviation or each.message) for each in judging.end().findings]
 
 
 @for_each(
@@ -520,7 +520,7 @@ def test_a_chat_that_asks_for_the_usage_needs_it(request_fields, count, expected
         ),
         ({"tool_choice": NAMED}, "stop", []),
         ({"function_call": {"name": "f"}}, "stop", []),
-        ({"tool_choice": NAMED}, "tool_calls", [("C3", 3, "the reason is tool_calls, although the request names the function")]),
+        ({"tool_choice": NAMED}, "tool_calls", [("C3", 3, "reason-of-named")]),
     ],
 )
 def test_the_reason_after_a_call_depends_on_the_tool_choice(request_fields, reason, expected) -> None:

@@ -403,6 +403,10 @@ text-at-finish | C2 | vLLM, OpenRouter, DeepSeek, Mistral, Ollama and many other
 | the chunk with the finish reason has a delta too
 | clients read the delta of a chunk before its finish reason
 
+reason-of-named | C3 | LiteLLM in front of Anthropic
+| the finish reason is `tool_calls`, although the request names the function
+| clients run the calls of a choice, whatever its reason
+
 call-fields-again | C4 | Baidu, Bedrock, watsonx
 | more of a call's arguments comes with its id, an empty id, its type or its name
 | clients append only the arguments, and compare the id with that of the open call

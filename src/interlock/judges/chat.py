@@ -203,10 +203,11 @@ def _check_reason(parts: Indexed, *, names_function: bool | None) -> Iterator[Fi
         yield Finding("C3", "the reason is tool_calls, without a call", event=parts[-1][0])
     if OLD_CALL in reasons and not any(delta.get(OLD_CALL) for delta in deltas):
         yield Finding("C3", "the reason is function_call, without a call", event=parts[-1][0])
-    if has_call and names_function is not None:
-        wrong, cause = ("tool_calls", "the request names the function") if names_function else ("stop", "there is a call")
-        if wrong in reasons:
-            yield Finding("C3", f"the reason is {wrong}, although {cause}", event=parts[reasons.index(wrong)][0])
+    if has_call and names_function is False and "stop" in reasons:
+        yield Finding("C3", "the reason is stop, although there is a call", event=parts[reasons.index("stop")][0])
+    if has_call and names_function and "tool_calls" in reasons:
+        place = parts[reasons.index("tool_calls")][0]
+        yield Finding("C3", "the reason is tool_calls, although the request names the function", "reason-of-named", place)
 
 
 def _function_of(call: Mapping[str, object]) -> Mapping[str, object]:
