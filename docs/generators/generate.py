@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from html import escape
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +35,7 @@ from interlock.events.items import ITEMS, literals_of
 from interlock.events.stream import wire_name
 from interlock.fsm import Delta, FinishReason, deltas, lifecycles
 from interlock.fsm.table import Machine
-from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, RULES, Deviation
+from interlock.judges import DEVIATIONS, DIALECT_JUDGES, DIALECT_RULES, RULES, Deviation, judge
 from interlock.judges.automaton import OBSERVED
 from interlock.parsers import Chunk, harmony, parser_for
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, family
@@ -58,6 +59,7 @@ ROOT = Path(__file__).parents[2]
 
 WRITTEN = "../../../tests/support/corpus_streams/recordings.py"
 sys.path.append(str(ROOT / "tests" / "support"))
+from corpus_streams.make_corpus import corpus  # noqa: E402 - the path comes first
 from corpus_streams.recordings import RECORDINGS  # noqa: E402 - the path comes first
 from recovery.cases import rows as malformed_cases  # noqa: E402 - the path comes first
 
@@ -163,6 +165,8 @@ def generated() -> dict[Path, str]:
     malformed = Path("docs", "evidence", "conformance", "recovery.md")
     cases = ("| case | the model writes | the client receives |", "|---|---|---|", *malformed_cases())
     files[malformed] = _filled((ROOT / malformed).read_text(encoding="utf-8"), "cases", iter(cases))
+    streams = Path("tests", "corpus", "README.md")
+    files[streams] = _filled((ROOT / streams).read_text(encoding="utf-8"), "broken streams", _broken_streams())
     clients = Path("docs", "guides", "agents.md")
     files[clients] = _filled((ROOT / clients).read_text(encoding="utf-8"), "tested with", tested.table())
     embedding = Path("docs", "library", "embedding.md")
@@ -330,6 +334,16 @@ def _rules() -> Iterator[str]:
             yield ""
             yield from _deviations(deviations)
     yield ""
+
+
+def _broken_streams() -> Iterator[str]:
+    """Write what the judge finds in each broken stream of the corpus."""
+    yield "| stream | what `interlock check` finds |"
+    yield "|---|---|"
+    for path, data in corpus().items():
+        if path.parent.name == "broken":
+            found = "<br>".join(f"{one.rule}: {escape(one.message, quote=False)}" for one in judge([data]).findings)
+            yield f"| `{path.stem}` | {found.replace('|', '&#124;')} |"
 
 
 def _dialect_rules(letter: str) -> Iterator[str]:

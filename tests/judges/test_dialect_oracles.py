@@ -88,44 +88,71 @@ def test_legal_messages_break_no_rule(events):
 
 
 @for_each(
-    ("rule", "events"),
+    ("finding", "events"),
     [
-        ("M1", []),
-        ("M1", [*ended()]),
-        ("M1", [START, START, *ended()]),
-        ("M1", changed([START, *ended()], 0, message={**START["message"], "stop_reason": "end_turn"})),
-        ("M1", changed([START, *ended()], 0, message={**START["message"], "id": ""})),
-        ("M1", changed([START, *ended()], 0, message={**START["message"], "usage": {}})),
-        ("M2", [START, *changed(TEXT, 0, index=1), *ended()]),
-        ("M2", [START, *changed(TEXT, 1, index=1), *ended()]),
-        ("M2", [START, *TEXT[:2], *TEXT, *ended()]),
-        ("M2", [START, *TEXT[:2], *ended()]),
-        ("M2", [START, TEXT[2], *ended()]),
-        ("M3", [START, *block(0, "poem"), *ended()]),
-        ("M3", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}), *ended()]),
-        ("M3", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}, text="Hi"), *ended()]),
-        ("M3", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}, PIECE, text=""), *ended()]),
-        ("M3", [START, *block(0, "mcp_tool_result", PIECE, tool_use_id="t", is_error=False, content=[]), *ended()]),
-        ("M4", [START, *block(0, "thinking", thinking="", signature=""), *ended()]),
-        ("M4", [START, *block(0, "thinking", SIGNED, SIGNED, thinking="", signature=""), *ended()]),
-        ("M4", [START, *block(0, "thinking", SIGNED, *[THINKING[1]["delta"]], thinking="", signature=""), *ended()]),
-        ("M5", [START, *block(0, "tool_use", id="t", name="f"), *ended("tool_use")]),
+        ("M1 the stream has no event", []),
+        ("M1 message_delta is event 0", [*ended()]),
+        ("M1 message_start is event 1", [START, START, *ended()]),
         (
-            "M5",
+            "M1 the message does not begin empty, with an id and a model",
+            changed([START, *ended()], 0, message={**START["message"], "stop_reason": "end_turn"}),
+        ),
+        (
+            "M1 the message does not begin empty, with an id and a model",
+            changed([START, *ended()], 0, message={**START["message"], "id": ""}),
+        ),
+        ("M1 the message begins without usage", changed([START, *ended()], 0, message={**START["message"], "usage": {}})),
+        ("M2 block 1 begins, after 0 blocks", [START, *changed(TEXT, 0, index=1), *ended()]),
+        ("M2 content_block_delta is for block 1, which is not open", [START, *changed(TEXT, 1, index=1), *ended()]),
+        ("M2 block 0 begins, after 1 block", [START, *TEXT[:2], *TEXT, *ended()]),
+        ("M2 message_delta inside a block", [START, *TEXT[:2], *ended()]),
+        ("M2 content_block_stop is for block 0, which is not open", [START, TEXT[2], *ended()]),
+        ("M3 the API has no block poem", [START, *block(0, "poem"), *ended()]),
+        ("M3 the block has no text", [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}), *ended()]),
+        (
+            "M3 text is not empty at the start",
+            [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}, text="Hi"), *ended()],
+        ),
+        (
+            "M3 input_json_delta in a block of the type text",
+            [START, *block(0, "text", {"type": "text_delta", "text": "Hi"}, PIECE, text=""), *ended()],
+        ),
+        (
+            "M3 input_json_delta in a block of the type mcp_tool_result",
+            [START, *block(0, "mcp_tool_result", PIECE, tool_use_id="t", is_error=False, content=[]), *ended()],
+        ),
+        ("M4 the block has no signature", [START, *block(0, "thinking", thinking="", signature=""), *ended()]),
+        (
+            "M4 the block does not end with one signature",
+            [START, *block(0, "thinking", SIGNED, SIGNED, thinking="", signature=""), *ended()],
+        ),
+        (
+            "M4 the block does not end with one signature",
+            [START, *block(0, "thinking", SIGNED, *[THINKING[1]["delta"]], thinking="", signature=""), *ended()],
+        ),
+        ("M5 the block has no input", [START, *block(0, "tool_use", id="t", name="f"), *ended("tool_use")]),
+        (
+            "M5 the input at the start is not that of the deltas",
             [
                 START,
                 *block(0, "tool_use", {**PIECE, "partial_json": '{"b": 1}'}, id="t", name="f", input={"a": 1}),
                 *ended("tool_use"),
             ],
         ),
-        ("M5", [START, *block(0, "tool_use", {**PIECE, "partial_json": "null"}, id="t", name="f", input={}), *ended()]),
         (
-            "M5",
+            "M5 the input is 'null' instead of an object",
+            [START, *block(0, "tool_use", {**PIECE, "partial_json": "null"}, id="t", name="f", input={}), *ended()],
+        ),
+        (
+            "M5 the input is '[1]' instead of an object",
             [START, *block(0, "tool_use", {**PIECE, "partial_json": "[1]"}, id="t", name="f", input={}), *ended("max_tokens")],
         ),
-        ("M5", [START, *block(0, "tool_use", {**PIECE, "partial_json": '{"a'}, id="t", name="f", input={}), *ended("tool_use")]),
         (
-            "M5",
+            "M5 the input is '{\"a' instead of an object",
+            [START, *block(0, "tool_use", {**PIECE, "partial_json": '{"a'}, id="t", name="f", input={}), *ended("tool_use")],
+        ),
+        (
+            "M5 the input is '{\"a' instead of an object",
             [
                 START,
                 *block(0, "tool_use", {**PIECE, "partial_json": '{"a'}, id="t", name="f", input={}),
@@ -133,23 +160,26 @@ def test_legal_messages_break_no_rule(events):
                 *ended(),
             ],
         ),
-        ("M7", [START, {"type": "message_stop"}]),
-        ("M7", [START, ended()[0], *TEXT, {"type": "message_stop"}]),
-        ("M7", changed([START, *ended()], 1, usage={})),
-        ("M8", [START, *ended("stop")]),
-        ("M8", [START, *ended("tool_use")]),
-        ("M8", [START, *CALL, *ended()]),
-        ("M8", [START, *ended("stop_sequence")]),
-        ("M8", changed([START, *ended()], 1, delta={"stop_reason": "end_turn", "stop_sequence": "END"})),
-        ("M9", [START, *TEXT]),
-        ("M9", [START, *ended(), *TEXT]),
-        ("M11", [START, FAILED, *ended()]),
-        ("M11", [START, {"type": "error", "error": {}}]),
-        ("M14", [START, *block(0, "text", text=""), *ended()]),
+        ("M7 no message_delta follows the last block", [START, {"type": "message_stop"}]),
+        ("M7 no message_delta follows the last block", [START, ended()[0], *TEXT, {"type": "message_stop"}]),
+        ("M7 message_delta has no usage", changed([START, *ended()], 1, usage={})),
+        ("M8 the reason is 'stop'", [START, *ended("stop")]),
+        ("M8 the reason is tool_use, without a call", [START, *ended("tool_use")]),
+        ("M8 the client has a call to run, and the reason is end_turn", [START, *CALL, *ended()]),
+        ("M8 the reason is 'stop_sequence', and the stop sequence null", [START, *ended("stop_sequence")]),
+        (
+            "M8 the reason is 'end_turn', and the stop sequence 'END'",
+            changed([START, *ended()], 1, delta={"stop_reason": "end_turn", "stop_sequence": "END"}),
+        ),
+        ("M9 the stream ends with content_block_stop", [START, *TEXT]),
+        ("M9 events follow message_stop", [START, *ended(), *TEXT]),
+        ("M11 events follow error", [START, FAILED, *ended()]),
+        ("M11 an error needs a type and a message", [START, {"type": "error", "error": {}}]),
+        ("M14 the text is empty", [START, *block(0, "text", text=""), *ended()]),
     ],
 )
-def test_each_broken_stream_of_messages_breaks_its_rule(rule, events):
-    assert rule in rules(events)
+def test_each_broken_stream_of_messages_has_its_finding(finding, events):
+    assert finding in [f"{one.rule} {one.message}" for one in check_messages(events)]
 
 
 def test_messages_with_an_unfinished_call_may_end_with_end_turn():
@@ -222,42 +252,45 @@ def test_legal_chat_streams_break_no_rule(chunks, usage):
 
 
 @for_each(
-    ("rule", "chunks"),
+    ("finding", "chunks"),
     [
-        ("C1", [chunk({"content": "Hi"}), chunk(finish_reason="stop")]),
-        ("C1", [ROLE, ROLE, chunk(finish_reason="stop")]),
-        ("C1", [chunk({"content": "Hi"}), ROLE, chunk(finish_reason="stop")]),
-        ("C1", [chunk({"role": "user"}), chunk(finish_reason="stop")]),
-        ("C2", []),
-        ("C2", [ROLE]),
-        ("C2", [ROLE, chunk(finish_reason="stop"), chunk(finish_reason="stop")]),
-        ("C2", [ROLE, chunk({"content": "Hi"}, "stop")]),
-        ("C2", [ROLE, {**ROLE, "choices": [{"delta": {}}]}, chunk(finish_reason="stop")]),
-        ("C2", [ROLE, chunk(finish_reason="done")]),
-        ("C2", [ROLE, chunk(finish_reason=["stop"])]),
-        ("C2", [ROLE, SECOND, chunk(finish_reason="stop")]),
-        ("C3", [ROLE, chunk(finish_reason="tool_calls")]),
-        ("C3", [ROLE, chunk(finish_reason="function_call")]),
-        ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "index": 1}]}), chunk(finish_reason="tool_calls")]),
-        ("C4", [ROLE, chunk({"tool_calls": [{**BEGUN, "type": "tool"}]}), chunk(finish_reason="tool_calls")]),
+        ("C1 the first chunk of the choice has no role", [chunk({"content": "Hi"}), chunk(finish_reason="stop")]),
+        ("C1 the role is repeated", [ROLE, ROLE, chunk(finish_reason="stop")]),
+        ("C1 comes late", [chunk({"content": "Hi"}), ROLE, chunk(finish_reason="stop")]),
+        ("C1 the role is 'user'", [chunk({"role": "user"}), chunk(finish_reason="stop")]),
+        ("C2 the stream has no choice", []),
+        ("C2 the choice has no finish reason", [ROLE]),
+        ("C2 repeats or follows the reason 'stop'", [ROLE, chunk(finish_reason="stop"), chunk(finish_reason="stop")]),
+        ("C2 the last delta is not empty", [ROLE, chunk({"content": "Hi"}, "stop")]),
+        ("C2 a choice has no finish_reason", [ROLE, {**ROLE, "choices": [{"delta": {}}]}, chunk(finish_reason="stop")]),
+        ("C2 the reason is 'done'", [ROLE, chunk(finish_reason="done")]),
+        ('C2 the reason is ["stop"]', [ROLE, chunk(finish_reason=["stop"])]),
+        ("C2 the choice has no finish reason", [ROLE, SECOND, chunk(finish_reason="stop")]),
+        ("C3 the reason is tool_calls, without a call", [ROLE, chunk(finish_reason="tool_calls")]),
+        ("C3 the reason is function_call, without a call", [ROLE, chunk(finish_reason="function_call")]),
+        ("C4 the index is 1, not 0", [ROLE, chunk({"tool_calls": [{**BEGUN, "index": 1}]}), chunk(finish_reason="tool_calls")]),
         (
-            "C4",
+            "C4 the id, the type and the name come together, once",
+            [ROLE, chunk({"tool_calls": [{**BEGUN, "type": "tool"}]}), chunk(finish_reason="tool_calls")],
+        ),
+        (
+            "C4 the arguments are not a string",
             [ROLE, chunk({"tool_calls": [{**BEGUN, "function": {"name": "f", "arguments": {}}}]}), chunk(finish_reason="stop")],
         ),
-        ("C5", [ROLE, chunk(finish_reason="stop"), USAGE]),
-        ("C6", [ROLE, chunk(finish_reason="stop", id="d")]),
-        ("C6", [ROLE, chunk(finish_reason="stop", object="chat")]),
-        ("C6", [ROLE, chunk(finish_reason="stop", object=["chat"])]),
-        ("C6", [ROLE, chunk(finish_reason="stop", created=2)]),
-        ("C6", [ROLE, chunk(finish_reason="stop"), {**chunk(model="n"), "choices": []}]),
-        ("C6", [ROLE, {**ROLE, "choices": None}, chunk(finish_reason="stop")]),
-        ("C7", [ROLE, chunk({"reasoning": "Hm"}), chunk(finish_reason="stop")]),
-        ("C8", [ROLE, {"error": {}}]),
-        ("C8", [{"error": {"message": "No"}}, ROLE, chunk(finish_reason="stop")]),
+        ("C5 nobody requested the usage", [ROLE, chunk(finish_reason="stop"), USAGE]),
+        ("C6 the id differs", [ROLE, chunk(finish_reason="stop", id="d")]),
+        ("C6 the object is 'chat'", [ROLE, chunk(finish_reason="stop", object="chat")]),
+        ('C6 the object is ["chat"]', [ROLE, chunk(finish_reason="stop", object=["chat"])]),
+        ("C6 the time differs", [ROLE, chunk(finish_reason="stop", created=2)]),
+        ("C6 the model differs", [ROLE, chunk(finish_reason="stop"), {**chunk(model="n"), "choices": []}]),
+        ("C6 the chunk has no list of choices", [ROLE, {**ROLE, "choices": None}, chunk(finish_reason="stop")]),
+        ("C7 the reasoning differs between its two fields", [ROLE, chunk({"reasoning": "Hm"}), chunk(finish_reason="stop")]),
+        ("C8 an error is the last chunk, with a message", [ROLE, {"error": {}}]),
+        ("C8 an error is the last chunk, with a message", [{"error": {"message": "No"}}, ROLE, chunk(finish_reason="stop")]),
     ],
 )
-def test_each_broken_chat_stream_breaks_its_rule(rule, chunks):
-    assert rule in [finding.rule for finding in check_chat(chunks)]
+def test_each_broken_chat_stream_has_its_finding(finding, chunks):
+    assert finding in [f"{one.rule} {one.message}" for one in check_chat(chunks)]
 
 
 def test_the_usage_of_a_chat_stream_comes_once_and_last_if_requested():
