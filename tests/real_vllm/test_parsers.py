@@ -9,11 +9,12 @@ from typing import Any
 
 import orjson
 import pytest
+from families.derived import special_tokens
 from recovery.notation import Item, answer, items, reasoning, run, tokens
 
 from interlock.parsers import ChatParser, Chunk, FamilyParser, Routing
 from interlock.parsers.families import DEFAULT_REASONING, OTHER_NAMES, REASONINGS, SYNTAXES, ParserSettings, family
-from interlock.parsers.families.patterns import example
+from interlock.parsers.families.patterns import ANY, example
 from interlock.parsers.families.reference_encoders import WrittenItem, encode
 
 pytest.importorskip("vllm.version", reason="vLLM is not installed")  # `vllm` alone may be the folder of this file
@@ -184,12 +185,6 @@ Turn = tuple[str, str, list[tuple[str, Any]]]
 """The reasoning, the text, and the calls with their arguments."""
 
 
-def markers(name: str) -> list[str]:
-    """Return the markers of a family that may be tokens."""
-    texts = [example(text) for texts in family(name, DEFAULT_REASONING[name]).markers.values() for text in texts]
-    return [*dict.fromkeys(text for text in texts if text[0] in "<[" and text[-1] in ">]" and ":other>" not in text)]
-
-
 def vllm_parser(name: str, reasoning: str | None, vocabulary: Any) -> tuple[Any, ChatCompletionRequest]:
     request = ChatCompletionRequest.model_validate({"model": "m", "messages": [], "tools": TOOLS})
     kind = ParserManager.get_parser(tool_parser_name=name, reasoning_parser_name=reasoning or "", enable_auto_tools=True)
@@ -198,7 +193,8 @@ def vllm_parser(name: str, reasoning: str | None, vocabulary: Any) -> tuple[Any,
 
 def whole(name: str, reasoning: str | None, text: str) -> Turn:
     """Return a turn as vLLM's parser reads it at once."""
-    vocabulary = tokenizer([*markers(name), *ROLES])
+    markers = [text for text in special_tokens(family(name, DEFAULT_REASONING[name])) if text[-1] in ">]" and ANY not in text]
+    vocabulary = tokenizer([*map(example, markers), *ROLES])
     parser, request = vllm_parser(name, reasoning, vocabulary)
     ids = vocabulary.encode(text, add_special_tokens=False)
     thought, content, calls = parser.parse(text, request, enable_auto_tools=True, model_output_token_ids=ids)

@@ -158,9 +158,14 @@ class Turn:
     message: str
     calls: Sequence[tuple[str, Mapping[str, object]]] = field(factory=list)
 
-    def comes_back(self, sizes: Sequence[int] = (7, 1, 30)) -> bool:
-        """Return whether the turn is read as it means."""
-        return self.read(sizes) == (self.reasoning, self.message, [*self.calls])
+    @property
+    def means(self) -> tuple[str, str, list[object]]:
+        """The reasoning, message and calls."""
+        return self.reasoning, self.message, [*self.calls]
+
+    def __str__(self) -> str:
+        """Return what is read of the turn, for a failing test."""
+        return f"{self.text!r}, with {self.tools}, is read as {self.read()}, not as {self.means}"
 
     def read(self, sizes: Sequence[int] = (7, 1, 30)) -> tuple[str, str, list[object]]:
         """Return the reasoning, message and calls that are read from the turn in chunks of these sizes."""
@@ -307,10 +312,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     failed = 0
     for name in options.family or SYNTAXES:
-        lost = [turn for turn in turns(name, options.turns, options.seed) if not turn.comes_back()]
+        lost = [turn for turn in turns(name, options.turns, options.seed) if turn.read() != turn.means]
         failed += len(lost)
         for turn in lost[:3]:
-            log(f"{turn.text!r}, with {turn.tools}, is read as {turn.read()}, not as {turn.calls}")
+            log(f"{turn}")
         log(f"{name}: {options.turns - len(lost)} of {options.turns} turns come back")
     return 1 if failed else 0
 

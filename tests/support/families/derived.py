@@ -18,6 +18,7 @@ from recovery.notation import Item, answer, call, reasoning
 
 from interlock.fsm.deltas import FinishReason
 from interlock.parsers.families import SYNTAXES
+from interlock.parsers.families.family import Family
 from interlock.parsers.families.framing import Trigger
 from interlock.parsers.families.patterns import example, wild
 from interlock.parsers.families.reference_encoders import TEMPLATES, WrittenItem, encode
@@ -129,6 +130,11 @@ def announces(name: str) -> bool:
     begins = [text for role in (Trigger.SECTION, Trigger.CALL) for text in markers.get(role, ())]
     encoded = _encoded(name, "f")
     return encoded.startswith(tuple(begins)) or any(each.match(encoded) for each in wild(begins).values())
+
+
+def special_tokens(read_as: Family) -> list[str]:
+    """Return the markers of a family that may begin with a token of its models."""
+    return [*dict.fromkeys(text for texts in read_as.markers.values() for text in texts if text[0] in "<[]")]
 
 
 def _marked(name: str) -> Iterator[Derived]:

@@ -68,6 +68,11 @@ class Changed:
                 del expected[: found + 1]
         return wrong
 
+    def __str__(self) -> str:
+        """Return what is read of the turn, for a failing test."""
+        read = " and ".join(f"{item.fields['name']} {item.text}" for item in self.wrong())
+        return f"{self.family}, {self.change}: {self.text!r} gives {read}, not {self.calls}"
+
     def _fits(self, call: tuple[str, Mapping[str, object]], other: tuple[str, Mapping[str, object]]) -> bool:
         """Return whether a call is another; an end that has moved may end a value or call early, before other text."""
         if self.change != "move":
@@ -158,8 +163,8 @@ def _arguments(rng: Random, number: int) -> dict[str, object]:
 def _misspell(rng: Random, end: str) -> str:
     """Return an end marker with a letter or the bracket dropped, or a letter added, behind the first three of its name."""
     begin = max(end.rfind(sign) for sign in "/:|") + 4
-    if begin >= len(end) - 1:
-        return end[:-1]
+    if begin >= len(end) - 1:  # the beginning of so short a name may be that of a tag in a value
+        return end
     at = rng.randrange(begin, len(end) - 1)
     return rng.choice([end[:at] + end[at + 1 :], end[:at] + "x" + end[at:], f"{end[:-1]}1{end[-1]}", f"{end[:-1]}/{end[-1]}"])
 
@@ -174,9 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = 0
     for name in options.family or DISTINCT:
         for changed in turns(name, options.turns, options.seed):
-            for item in changed.wrong():
-                found += 1
-                log(f"{name}, {changed.change}: {changed.text!r} gives {item.fields['name']} {item.text}, not {changed.calls}")
+            if wrong := changed.wrong():
+                found += len(wrong)
+                log(f"{changed}")
         log(f"{name}: {options.turns} turns, {SYNTAXES[name].style}")
     return 1 if found else 0
 
