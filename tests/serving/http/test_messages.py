@@ -725,6 +725,15 @@ def test_no_ping_follows_the_end() -> None:
 # The reader, for a server that seals no reasoning and runs no tools
 
 
+def test_an_error_without_a_request_has_the_form_of_messages() -> None:
+    error = ApiError(400, "No.", param="thread", details={"error_code": "x"})
+    assert error.body("messages") == {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "thread: No.", "details": {"error_code": "x"}},
+        "request_id": None,
+    }
+
+
 def test_a_reader_without_keys_keeps_the_thinking_and_drops_its_signature() -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2VhbGVk"}
     answer = {"role": "assistant", "content": [thinking, {"type": "text", "text": "Yes"}]}

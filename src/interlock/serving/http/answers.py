@@ -26,7 +26,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
-from interlock.dialects.messages import error_message
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
 from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, SseWriter, Writer
@@ -34,7 +33,7 @@ from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Cancel
 from interlock.serving import metrics
 from interlock.serving.engines.shortcut import ClientSocket
-from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.requests.api_errors import ApiError, placed
 from interlock.serving.requests.body import JSON, codings
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.logs import FIELDS, current_request_id, log_with
@@ -133,18 +132,7 @@ class ErrorResponse(JsonResponse):
 def error_response(error: ApiError, headers: dict[str, str] | None = None, *, in_messages: bool = False) -> Response:
     """Return the HTTP response for an API error, for a client of Messages `in_messages`; count it, and log why."""
     log_with(**note_refusal(error))
-    if not in_messages:
-        return ErrorResponse(error.body(), error.status, headers)
-    body = error_message(error.status, placed(error.param, error.message))
-    body.request_id = current_request_id()
-    if error.details is not None:
-        body.error.details = dict(error.details)
-    return ErrorResponse(body, error.status, headers)
-
-
-def placed(param: str | None, message: str) -> str:
-    """Return the message of an error with the parameter that it is about."""
-    return message if not param or f"'{param}'" in message else f"{param}: {message}"
+    return ErrorResponse(error.body("messages" if in_messages else "responses", current_request_id()), error.status, headers)
 
 
 def note_refusal(error: ApiError) -> dict[str, str]:

@@ -34,8 +34,8 @@ from interlock.serving.engines.script import (
     ScriptStep,
     read_rules,
 )
-from interlock.serving.http.answers import JsonResponse, error_response, placed, speaks_messages
-from interlock.serving.requests.api_errors import ApiError
+from interlock.serving.http.answers import JsonResponse, error_response, speaks_messages
+from interlock.serving.requests.api_errors import ApiError, placed
 from interlock.serving.requests.api_keys import Keys, authorization_of
 from interlock.serving.requests.body import read_body
 from interlock.serving.requests.runtime import Yielder

@@ -8,6 +8,9 @@ from typing import Final
 
 from attrs import frozen
 
+from interlock.dialects import ApiName
+from interlock.dialects.messages import error_message
+from interlock.events.json import as_json, members
 from interlock.fsm.table import InterlockError
 
 MAX_NAME: Final = 100
@@ -38,9 +41,20 @@ class ApiError(InterlockError):
         """Return the message."""
         return self.message
 
-    def body(self) -> dict[str, object]:
-        """Return the error body in OpenAI's format."""
-        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+    def body(self, api: ApiName = "responses", request_id: str | None = None) -> dict[str, object]:
+        """Return the error body of an API; `request_id` identifies the request in Messages alone."""
+        if api != "messages":
+            return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+        answer = error_message(self.status, placed(self.param, self.message))
+        answer.request_id = request_id
+        if self.details is not None:
+            answer.error.details = dict(self.details)
+        return dict(members(as_json(answer)))
+
+
+def placed(param: str | None, message: str) -> str:
+    """Return the message of an error with the parameter that it is about."""
+    return message if not param or f"'{param}'" in message else f"{param}: {message}"
 
 
 def invalid(param: str | None, message: str, code: str | None = "invalid_value") -> ApiError:
