@@ -144,7 +144,6 @@ async def create_response(http: Request) -> Response:
 async def create_completion(http: Request) -> Response:
     """Answer with a stream, or with the completion that its chunks add up to."""
     request, encoder = await read_chat(await body_of(http))
-    read_request({**request, "max_output_tokens": None})  # of which Responses requires more than Chat Completions
     if request["stream"]:
         return StreamingResponse(stream_chat(request, encoder), media_type=CONTENT_TYPE, headers=HEADERS)
     steps = respond(request, driver_for(request, writer=EventWriter()))

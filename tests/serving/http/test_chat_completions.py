@@ -281,11 +281,23 @@ def test_chat_parameters_reach_the_request() -> None:
             "response_format.json_schema.schema",
             "invalid_json_schema",
         ),
-        ({"messages": [{"role": "user", "content": "word " * 200_000}]}, None, "context_length_exceeded"),
+        ({"stop": 5}, "stop", "invalid_type"),
+        ({"metadata": {"a": 1}}, "metadata.a", "invalid_type"),
+        ({"tool_choice": {"function": {"name": "f"}}, "tools": [LOOK_UP]}, "tool_choice.name", "invalid_value"),
     ],
 )
-def test_chat_names_the_invalid_parameter(url, body, param, code) -> None:
-    assert error_of(post_chat(url, **{"model": MODEL, **body})) == (400, "invalid_request_error", param, code)
+def test_chat_names_the_invalid_parameter_and_its_reader_does(url, body, param, code) -> None:
+    asked = {"model": MODEL, "messages": [USER], **body}
+    answer = post_chat(url, **asked)
+    assert error_of(answer) == (400, "invalid_request_error", param, code)
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(read_chat(asked))
+    assert (refused.value.status, refused.value.body("chat")) == (400, answer.json())
+
+
+def test_an_oversized_prompt_of_chat_is_refused(url) -> None:
+    answer = post_chat(url, model=MODEL, messages=[{"role": "user", "content": "word " * 200_000}])
+    assert error_of(answer) == (400, "invalid_request_error", None, "context_length_exceeded")
 
 
 def test_server_errors_have_the_format_of_chat(serve) -> None:
@@ -343,6 +355,11 @@ def test_comments_break_a_silence_of_the_engine(serve) -> None:
 
 
 # The reader, for a server that seals no reasoning and runs no tools
+
+
+def test_a_reader_returns_a_limit_of_one_token() -> None:
+    body, _ = asyncio.run(read_chat({"model": "m", "messages": [USER], "max_tokens": 1}))
+    assert body["max_output_tokens"] == 1
 
 
 def test_a_reader_without_keys_drops_encrypted_reasoning() -> None:

@@ -15,7 +15,7 @@ from live.mcp_servers import Workshop, running
 from live.upstream import ScriptedUpstream, failure, gateway, serve_upstream, stream
 from live.wire import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
 
-from interlock.serve import ApiError, read_messages
+from interlock.serve import ApiError, read_messages, read_request
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
 from interlock.serving.engines.upstream.gateway import Gateway
@@ -468,16 +468,21 @@ def test_the_tools_of_mcp_servers_are_run(serve) -> None:
             {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}]},
             "messages: No tool call found",
         ),
-        ({"messages": [{"role": "user", "content": "word " * 200_000}]}, "prompt is too long: Your input exceeds the context"),
     ],
 )
-def test_messages_names_the_invalid_parameter(url, body, message) -> None:
-    status, kind, text = refusal(url, **body)
+def test_messages_names_the_invalid_parameter_and_its_reader_does(url, body, message) -> None:
+    asked = {"model": MODEL, "max_tokens": 500, "messages": [USER], **body}
+    answer = post_message(url, **asked)
+    status, kind, text = error_of(answer)
     assert (status, kind, text[: len(message)]) == (400, "invalid_request_error", message)
+    with pytest.raises(ApiError) as refused:
+        asyncio.run(read_messages(asked))
+    assert (refused.value.status, refused.value.body("messages", answer.json()["request_id"])) == (400, answer.json())
 
 
-def test_an_oversized_prompt_ends_a_stream_with_the_message_that_clients_recognize(url) -> None:
+def test_an_oversized_prompt_has_the_message_that_clients_recognize(url) -> None:
     long = [{"role": "user", "content": "word " * 200_000}]
+    assert refusal(url, messages=long)[2].startswith("prompt is too long: Your input exceeds the context")
     error = messages_of(post_message(url, model=MODEL, messages=long, stream=True).content)[-1]["error"]
     assert (error["type"], error["message"][:20]) == ("invalid_request_error", "prompt is too long: ")
 
@@ -723,6 +728,11 @@ def test_no_ping_follows_the_end() -> None:
 
 
 # The reader, for a server that seals no reasoning and runs no tools
+
+
+def test_a_reader_returns_a_body_that_is_valid_but_for_its_small_limit() -> None:
+    body, _ = asyncio.run(read_messages({"model": "m", "max_tokens": 9, "messages": [USER]}))
+    assert (body["max_output_tokens"], read_request({**body, "max_output_tokens": 16}).include) == (9, body["include"])
 
 
 def test_an_error_without_a_request_has_the_form_of_messages() -> None:

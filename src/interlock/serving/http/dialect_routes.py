@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import orjson
-from attrs import evolve, frozen
+from attrs import frozen
 from msgspec import Struct, convert
-from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -32,10 +30,10 @@ from interlock.events.stream import StreamEvent
 from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, cancelled_on_disconnect, socket_of
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
-from interlock.serving.requests.chat_request import read_chat
-from interlock.serving.requests.create import ResponseRequest
+from interlock.serving.requests.chat_request import CHAT_NAMES, translate_chat
+from interlock.serving.requests.create import ResponseRequest, read_translated
 from interlock.serving.requests.logs import current_request_id
-from interlock.serving.requests.messages_request import read_messages
+from interlock.serving.requests.messages_request import MESSAGES_NAMES, translate_messages
 from interlock.serving.requests.runtime import is_fault
 from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.run import ResponseRun
@@ -43,9 +41,6 @@ from interlock.serving.responses.sealing import Seals
 from interlock.serving.responses.service import PendingRun, ResponseService
 
 logger = logging.getLogger(__name__)
-
-LEAST_TOKENS: Final = 16
-"""The smallest limit of output tokens in the Responses API; the other APIs allow 1."""
 
 D = TypeVar("D", bound=Struct)
 AnyTransducer: TypeAlias = Transducer[Any, D]
@@ -62,48 +57,16 @@ class DialectApi(Generic[D]):
 
 
 MESSAGES_API: Final = DialectApi[MessagesEvent](
-    MessagesTransducer().frame(Ping()),
-    ErrorMessage,
-    {
-        "text.format": "output_config.format",
-        "reasoning.effort": "output_config.effort",
-        "max_output_tokens": "max_tokens",
-        "safety_identifier": "metadata.user_id",
-        "instructions": "system",
-        "stop": "stop_sequences",
-        "input": "messages",
-    },
-    counts_first=True,
+    MessagesTransducer().frame(Ping()), ErrorMessage, MESSAGES_NAMES, counts_first=True
 )
-CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](
-    COMMENT,
-    ErrorChunk,
-    {
-        "text.format.type": "response_format.type",
-        "text.format": "response_format.json_schema",
-        "text.verbosity": "verbosity",
-        "reasoning.effort": "reasoning_effort",
-        "max_output_tokens": "max_tokens",
-        "input": "messages",
-    },
-)
+CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](COMMENT, ErrorChunk, CHAT_NAMES)
 
 
 def refuse(api: DialectApi[D], request: Request, error: Exception) -> Response:
     """Return the answer to a request that is refused, in the API's words."""
     if not isinstance(error, ApiError | ClientDisconnect):
         logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return answer_error(request, _named(api.names, error) if isinstance(error, ApiError) else error)
-
-
-def _named(names: Mapping[str, str], error: ApiError) -> ApiError:
-    """Return an error with the name that its parameter has in the API; items have other places there than messages."""
-    param = error.param or ""
-    for name, dialect_name in names.items():
-        if re.match(rf"{re.escape(name)}(?![\w])", param):
-            renamed = dialect_name if name == "input" else dialect_name + param.removeprefix(name)
-            return evolve(error, param=renamed, message=error.message.replace(f"'{param}'", f"'{renamed}'"))
-    return error
+    return answer_error(request, error.rename(api.names) if isinstance(error, ApiError) else error)
 
 
 @frozen(eq=False)
@@ -205,7 +168,7 @@ class DialectRoutes:
 
     async def create_message(self, request: Request) -> ASGIApp:
         try:
-            body, transducer = await read_messages(
+            body, transducer = await translate_messages(
                 await self.read(request), self._opener(request), self._runs, request_id=current_request_id()
             )
             parameters = self._parameters(body)
@@ -215,7 +178,7 @@ class DialectRoutes:
 
     async def count_tokens(self, request: Request) -> ASGIApp:
         try:
-            body, _ = await read_messages(await self.read(request), self._opener(request), self._runs, counts=True)
+            body, _ = await translate_messages(await self.read(request), self._opener(request), self._runs, counts=True)
             count = await self.service.count(self.service.engine.read(body), tenant_of(request), request)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(MESSAGES_API, request, error)
@@ -223,7 +186,7 @@ class DialectRoutes:
 
     async def create_completion(self, request: Request) -> ASGIApp:
         try:
-            body, transducer = await read_chat(await self.read(request), self._opener(request), self._runs)
+            body, transducer = await translate_chat(await self.read(request), self._opener(request), self._runs)
             parameters = self._parameters(body)
         except Exception as error:  # noqa: BLE001 - `refuse` logs faults
             return refuse(CHAT_API, request, error)
@@ -238,11 +201,7 @@ class DialectRoutes:
         return TransducedAnswer(events, transducer, api, request)
 
     def _parameters(self, body: Mapping[str, object]) -> ResponseRequest:
-        """Validate the body of the request for a response, with a limit of output tokens that may be smaller than its minimum."""
-        limit = body.get("max_output_tokens")
-        if not isinstance(limit, int) or limit >= LEAST_TOKENS:
-            return self.service.engine.read(body)
-        return replace(self.service.engine.read({**body, "max_output_tokens": LEAST_TOKENS}), max_output_tokens=limit)
+        return read_translated(body, self.service.engine.read)
 
     async def _runs(self, model: str, tool: HostedTool) -> bool:
         """Return whether a hosted tool runs for a model: on a tool server, or perhaps on the server of the model."""

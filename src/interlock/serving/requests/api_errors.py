@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from interlock.dialects import ApiName
 from interlock.dialects.messages import error_message
@@ -50,6 +51,19 @@ class ApiError(InterlockError):
         if self.details is not None:
             answer.error.details = dict(self.details)
         return dict(members(as_json(answer)))
+
+    def rename(self, names: Mapping[str, str]) -> ApiError:
+        """Return the error with the name that its parameter has in another API; items have other places there than messages.
+
+        Args:
+            names: The other API's names, by the beginnings of those of the Responses API.
+        """
+        param = self.param or ""
+        for name, other in names.items():
+            if re.match(rf"{re.escape(name)}(?![\w])", param):
+                renamed = other if name == "input" else other + param.removeprefix(name)
+                return evolve(self, param=renamed, message=self.message.replace(f"'{param}'", f"'{renamed}'"))
+        return self
 
 
 def placed(param: str | None, message: str) -> str:

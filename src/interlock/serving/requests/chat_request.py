@@ -26,6 +26,7 @@ from interlock.events.parts import (
     OutputText,
 )
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
+from interlock.serving.requests.create import require_translated
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
 from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
 from interlock.serving.requests.tool_offer import ToolCheck, run_none
@@ -39,6 +40,15 @@ FORWARDED: Final = (
 )
 """The parameters that mean the same in both APIs, or that only an upstream server reads."""
 
+CHAT_NAMES: Final[Mapping[str, str]] = {
+    "text.format.type": "response_format.type",
+    "text.format": "response_format.json_schema",
+    "text.verbosity": "verbosity",
+    "reasoning.effort": "reasoning_effort",
+    "max_output_tokens": "max_tokens",
+    "input": "messages",
+}
+"""The API's names of parameters, by the beginnings of those of the Responses API."""
 
 GUIDED: Final = ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar", "json_schema", "regex", "ebnf")
 """The parameters of other servers that constrain the answer; ignored, they would let any text through."""
@@ -106,7 +116,7 @@ class ChatRequest(Struct, kw_only=True):
 async def read_chat(
     raw: Mapping[str, object], opens: ReasoningOpener = open_none, runs: ToolCheck = run_none
 ) -> tuple[dict[str, object], ChatTransducer]:
-    """Return the body of the request for a response, and the transducer of its answer.
+    """Return the valid body of the request for a response, and the transducer of its answer.
 
     Args:
         raw: The body of `POST /v1/chat/completions`.
@@ -116,6 +126,15 @@ async def read_chat(
     Raises:
         ApiError: 400 for a parameter, message or tool that is invalid or not supported.
     """
+    body, transducer = await translate_chat(raw, opens, runs)
+    require_translated(body, CHAT_NAMES)
+    return body, transducer
+
+
+async def translate_chat(
+    raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck
+) -> tuple[dict[str, object], ChatTransducer]:
+    """Return what `read_chat` does, but leave the parameters that both APIs have to the reader of the body."""
     request: ChatRequest = require(raw, ChatRequest)
     _require_supported(request, raw)
     if request.web_search_options is not None and not await runs(request.model, "web_search"):

@@ -6,7 +6,7 @@ tools; this module has the rules that cover several parameters. Bodies must not 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -18,9 +18,17 @@ from interlock.events.request import ContextManagements, Metadata, Parameters
 from interlock.events.response_object import Conversation
 from interlock.events.settings_echo import drop_secrets, response_settings
 from interlock.events.tools import JsonSchemaFormat
-from interlock.serving.requests.api_errors import invalid, missing
+from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.body import require_shallow
-from interlock.serving.requests.input_items import JsonItem, read_input, read_items, require_input, require_type, summary_request
+from interlock.serving.requests.input_items import (
+    JsonItem,
+    join,
+    read_input,
+    read_items,
+    require_input,
+    require_type,
+    summary_request,
+)
 from interlock.serving.requests.limits import (
     CHOICES,
     CONVERSATION,
@@ -46,6 +54,9 @@ PARAMETERS: Final = frozenset(wire.CreateResponse.__struct_fields__)
 
 MAX_ADDED: Final = 20
 """The most items that one request may add to a conversation, as in OpenAI's API."""
+
+LEAST_TOKENS: Final = 16
+"""The smallest limit of output tokens in the API; the other APIs allow 1."""
 
 CALLED: Final[Kinds] = {kind: TOOL_KINDS[kind] for kind in ("function", "custom")}
 """The tools that the model calls by name and the client runs; in a namespace, only these are checked."""
@@ -214,6 +225,24 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     )
     _require_consistent(request, text_format)
     return request
+
+
+def read_translated(
+    body: Mapping[str, object], read: Callable[[Mapping[str, object]], ResponseRequest] = read_request
+) -> ResponseRequest:
+    """Validate a body that stands for a request of another API, whose limit of output tokens may be below the minimum."""
+    limit = body.get("max_output_tokens")
+    if not isinstance(limit, int) or limit >= LEAST_TOKENS:
+        return read(body)
+    return replace(read({**body, "max_output_tokens": LEAST_TOKENS}), max_output_tokens=limit)
+
+
+def require_translated(body: Mapping[str, object], names: Mapping[str, str]) -> None:
+    """Refuse an invalid body that stands for a request of another API, by that API's names of parameters."""
+    try:
+        join((), read_translated(body).input, {})  # which refuses an output that follows no call
+    except ApiError as error:
+        raise error.rename(names) from None
 
 
 def _require_consistent(request: ResponseRequest, text_format: Mapping[str, object]) -> None:

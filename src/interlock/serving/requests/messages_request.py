@@ -19,6 +19,7 @@ from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
+from interlock.serving.requests.create import require_translated
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
 from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
 from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck, run_none
@@ -28,6 +29,17 @@ BILLING: Final = "x-anthropic-billing-header:"
 
 INCLUDED: Final = ("reasoning.encrypted_content", "web_search_call.action.sources", "code_interpreter_call.outputs")
 """What the blocks of an answer need of the response."""
+
+MESSAGES_NAMES: Final[Mapping[str, str]] = {
+    "text.format": "output_config.format",
+    "reasoning.effort": "output_config.effort",
+    "max_output_tokens": "max_tokens",
+    "safety_identifier": "metadata.user_id",
+    "instructions": "system",
+    "stop": "stop_sequences",
+    "input": "messages",
+}
+"""The API's names of parameters, by the beginnings of those of the Responses API."""
 
 BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
 """The reasoning effort for a budget of thinking tokens below a number; `high` for any other."""
@@ -254,7 +266,7 @@ async def read_messages(
     counts: bool = False,
     request_id: str | None = None,
 ) -> tuple[dict[str, object], MessagesTransducer]:
-    """Return the body of the request for a response, and the transducer of its answer.
+    """Return the valid body of the request for a response, and the transducer of its answer.
 
     Args:
         raw: The body of `POST /v1/messages`, or of `POST /v1/messages/count_tokens`.
@@ -266,6 +278,15 @@ async def read_messages(
     Raises:
         ApiError: 400 for a parameter, block or tool that is invalid or not supported.
     """
+    body, transducer = await translate_messages(raw, opens, runs, counts=counts, request_id=request_id)
+    require_translated(body, MESSAGES_NAMES)
+    return body, transducer
+
+
+async def translate_messages(
+    raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck, *, counts: bool = False, request_id: str | None = None
+) -> tuple[dict[str, object], MessagesTransducer]:
+    """Return what `read_messages` does, but leave the parameters that both APIs have to the reader of the body."""
     if raw.get("thread") is not None:
         message = "Threads are not supported. Send all messages of the conversation, with its 'system' and 'tools'."
         raise evolve(invalid("thread", message, "unsupported_parameter"), details={"error_code": THREAD_REFUSED})
@@ -280,7 +301,7 @@ async def read_messages(
         "input": await _input(request.messages, partial(opens, request.model)),
         "instructions": _instructions(request.system),
         "tools": [*tools, *_mcp_servers(request)] or None,
-        "include": INCLUDED,
+        "include": [*INCLUDED],
         "store": False,
         **_choice(request, tools),
         **_reasoning(request),
