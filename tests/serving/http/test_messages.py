@@ -468,6 +468,9 @@ def test_the_tools_of_mcp_servers_are_run(serve) -> None:
             {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}]},
             "messages: No tool call found",
         ),
+        ({"temperature": 9}, "Invalid 'temperature': decimal above maximum value."),
+        ({"temperature": -0.5}, "Invalid 'temperature': decimal below minimum value."),
+        ({"top_p": 4}, "Invalid 'top_p': decimal above maximum value."),
     ],
 )
 def test_messages_names_the_invalid_parameter_and_its_reader_does(url, body, message) -> None:

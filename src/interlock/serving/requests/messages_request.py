@@ -17,6 +17,7 @@ from interlock.events.chat import LONGEST
 from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
+from interlock.events.request import Probability, Temperature
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.create import require_translated
@@ -252,8 +253,8 @@ class MessagesRequest(_CountRequest, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1)]
     stream: bool | None = None
     stop_sequences: list[str] | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    temperature: Temperature | None = None
+    top_p: Probability | None = None
     top_k: int | None = None
     metadata: _RequestMetadata | None = None
 
