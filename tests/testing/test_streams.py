@@ -22,6 +22,7 @@ from openai.types.responses import ResponseStreamEvent
 from interlock.events import rulebook
 from interlock.events.json import dumps
 from interlock.events.rulebook import DEVIATIONS, RULES
+from interlock.events.sse import DONE_FRAME
 from interlock.judges import chat, messages
 from interlock.serving.cli.commands import app
 from interlock.serving.engines.script import Call, Failure, ScriptedRequest, ScriptRule, ScriptStep, Tokens, When
@@ -359,14 +360,38 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("events", "end"), [(CHAT, b"data: [DONE]\n\n"), (MESSAGES, b"")], ids=["chat", "messages"])
+def framed_event(body):
+    return (f"event: {body['type']}\n" if "type" in body else "").encode() + b"data: " + dumps(body) + b"\n\n"
+
+
+@pytest.mark.parametrize(("events", "end"), [(CHAT, DONE_FRAME), (MESSAGES, b"")], ids=["chat", "messages"])
 def test_streams_of_messages_and_chat_are_judged_by_their_own_rules(events, end):
-    frames_of = [
-        (f"event: {each['type']}\n" if "type" in each else "").encode() + b"data: " + dumps(each) + b"\n\n" for each in events
-    ]
+    frames_of = [*map(framed_event, events)]
     assert_legal(events, strict=True)
     assert_legal([*frames_of, end], strict=True)
     assert_legal(b"".join([*frames_of, end]), strict=True)
+
+
+STOPPED = [MESSAGES[0], {**MESSAGES[1], "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END"}}, MESSAGES[2]]
+
+
+@pytest.mark.parametrize(
+    ("events", "kept", "broken", "fault"),
+    [
+        (CHAT, {"model": "m"}, {"stream_options": {"include_usage": True}}, ("C5", "the usage is missing")),
+        (
+            STOPPED,
+            {"stop_sequences": ["END"]},
+            {"stop_sequences": ["FIN"]},
+            ("M8", "the stop sequence 'END' is not one of the request"),
+        ),
+    ],
+)
+def test_a_stream_is_judged_by_its_request(events, kept, broken, fault) -> None:
+    assert_legal(events, request=kept, strict=True)
+    assert [(each.rule, each.message) for each in findings(events, request=broken)] == [fault]
+    with pytest.raises(AssertionError, match=fault[1]):
+        assert_legal([framed_event(each) for each in events] + [DONE_FRAME] * (events is CHAT), request=broken)
 
 
 def test_the_events_of_a_client_are_judged() -> None:

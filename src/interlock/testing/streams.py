@@ -18,7 +18,7 @@ from attrs import frozen
 from interlock.dialects import ApiName
 from interlock.events.dialects import DIALECTS, DialectName
 from interlock.events.items import ITEMS, ItemKind, examples, required_fields, result_fields
-from interlock.events.json import dumps
+from interlock.events.json import EMPTY, dumps
 from interlock.events.settings_echo import response_settings
 from interlock.events.sse import DONE_FRAME, SseWriter
 from interlock.events.stream import PROGRESS, TERMINAL
@@ -70,20 +70,27 @@ _ENDS: Final[Mapping[Ending, tuple[deltas.Delta, ...]]] = {
 }
 
 
-def findings(events: Iterable[AnyBody], *, dialect: DialectName = "openai", api: ApiName | None = None) -> list[Finding]:
-    """Return the findings of a stream of any API, given the bodies of its events, of which the first shows the API by default."""
+def findings(
+    events: Iterable[AnyBody],
+    *,
+    dialect: DialectName = "openai",
+    api: ApiName | None = None,
+    request: Mapping[str, object] = EMPTY,
+) -> list[Finding]:
+    """Return the findings of a stream of any API, given the bodies of its events; see `assert_legal`."""
     bodies = [each if isinstance(each, Mapping) else each.model_dump(by_alias=True, exclude_unset=True) for each in events]
     api = api or (find_api(bodies[0]) if bodies else None) or "responses"
     if api != "responses":
         names = [b"event: %s\n" % str(body["type"]).encode() if "type" in body else b"" for body in bodies]
         chunks = [name + b"data: " + dumps(body) + b"\n\n" for name, body in zip(names, bodies, strict=True)]
-        return _judged([*chunks, DONE_FRAME] if api == "chat" else chunks, dialect, api)
+        return _judged([*chunks, DONE_FRAME] if api == "chat" else chunks, dialect, api, request)
     acceptor = Acceptor(dialect=dialect)
     return [*(finding for body in bodies for finding in acceptor.feed(body)), *acceptor.end()]
 
 
-def _judged(chunks: Iterable[bytes], dialect: DialectName, api: ApiName | None) -> list[Finding]:
+def _judged(chunks: Iterable[bytes], dialect: DialectName, api: ApiName | None, request: Mapping[str, object]) -> list[Finding]:
     judge = AnyJudge(api=api, dialect=dialect)
+    judge.request(request)
     for chunk in chunks:
         judge.feed(chunk)
     return [*judge.end().findings]
@@ -95,6 +102,7 @@ def assert_legal(
     dialect: DialectName = "openai",
     strict: bool = False,
     api: ApiName | None = None,
+    request: Mapping[str, object] = EMPTY,
 ) -> None:
     """Assert that a stream has no error by the rules of `interlock check`.
 
@@ -104,6 +112,7 @@ def assert_legal(
         dialect: The dialect of a stream of the Responses API.
         strict: Also fail on deviations, which are well known, and on what is not judged: unknown events and items.
         api: The API of the stream; by default, the one that its first event shows.
+        request: The body of the request that the stream answers, on which some rules of Messages and Chat Completions depend.
 
     Raises:
         AssertionError: The stream is not legal, and the message lists the findings; or the bytes are no stream, such as the error
@@ -114,9 +123,10 @@ def assert_legal(
     if chunks:
         if reason := why_no_stream(b"".join(chunks)):
             raise AssertionError(reason)
-        results = _judged(chunks, dialect, api)
+        results = _judged(chunks, dialect, api, request)
     else:
-        results = findings([entry for entry in entries if not isinstance(entry, bytes)], dialect=dialect, api=api)
+        bodies = [entry for entry in entries if not isinstance(entry, bytes)]
+        results = findings(bodies, dialect=dialect, api=api, request=request)
     failures = [finding for finding in results if strict or finding.severity == "error"]
     if failures:
         raise AssertionError("\n".join(["the stream is not legal:", *map(describe_finding, failures)]))
