@@ -494,6 +494,19 @@ def test_a_chat_stream_has_one_end_marker():
     assert (transducer.has_ended, transducer.encode([])) == (True, b"")
 
 
+@pytest.mark.parametrize(
+    ("make", "ping"),
+    [(MessagesTransducer, b'event: ping\ndata: {"type":"ping"}\n\n'), (ChatTransducer, b": keep-alive\n\n")],
+)
+@pytest.mark.parametrize("writer", [EntryWriter(), EventWriter()])
+def test_a_silence_is_a_ping_and_changes_nothing_else(make, ping, writer):
+    silent = [deltas.Silence(), "Hel", deltas.Silence(), "l", "o"]
+    data, whole = make().encode(driven(*silent, writer=writer)), make().encode_whole(driven(*silent, writer=EventWriter()))
+    said = driven("Hel", "l", "o", writer=EventWriter())
+    assert (data.count(ping), data.replace(ping, b"")) == (2, make().encode(said))
+    assert whole == make().encode_whole(said)
+
+
 @pytest.mark.parametrize(("table", "make"), [(MESSAGES, MessagesTransducer), (CHAT, ChatTransducer)])
 def test_a_trigger_that_a_state_lacks_is_refused_and_changes_nothing(table, make):
     for state in table.states.values():

@@ -113,6 +113,7 @@ class MessagesTransducer(Transducer[MessagesEffect, api.MessagesEvent]):
     """
 
     table = MESSAGES
+    ping = b'event: ping\ndata: {"type":"ping"}\n\n'
 
     def __init__(self, *, thinks: bool = True, request_id: str | None = None) -> None:
         super().__init__(thinks=thinks)

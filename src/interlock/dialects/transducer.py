@@ -21,6 +21,7 @@ from interlock.events import items, stream
 from interlock.events.json import as_json, dumps, encode
 from interlock.events.parts import ReasoningText
 from interlock.events.response_object import IncompleteDetails, Response
+from interlock.events.sse import COMMENT
 from interlock.fsm.deltas import REASON_OF_DETAIL, TURN_ENDS, TurnEnd
 from interlock.fsm.table import Machine, Table
 
@@ -118,6 +119,8 @@ class Transducer(ABC, Generic[E, D]):
     table: Table[EventTrigger, E]
     end: ClassVar[bytes] = b""
     """What follows the last frame; `encode` returns it too."""
+    ping: ClassVar[bytes] = COMMENT
+    """What breaks a silence; `encode` returns it for `keepalive`."""
 
     def __init__(self, *, thinks: bool = True) -> None:
         self._thinks = thinks
@@ -157,6 +160,8 @@ class Transducer(ABC, Generic[E, D]):
 
     def _frames(self, event: stream.StreamEvent) -> Iterator[bytes]:
         """Yield the frames of an event, and prepare for further texts of a delta event."""
+        if isinstance(event, stream.Keepalive):
+            yield self.ping
         events = self.feed(event)
         yield from map(self.frame, events)
         # A delta whose edges have fired leads to the same state again, so another one only shows what is around its text.

@@ -21,6 +21,9 @@ T_co = TypeVar("T_co", covariant=True)
 DONE_FRAME: Final = b"data: [DONE]\n\n"
 """The end marker, which follows the terminal event on the wire (rule R3)."""
 
+COMMENT: Final = b": keep-alive\n\n"
+"""The server-sent comment that breaks a silence where no event may: every client ignores it."""
+
 CONTENT_TYPE: Final = "text/event-stream"
 """The media type of a stream (rule R5)."""
 

@@ -409,7 +409,7 @@ class Explorer:
             f"{finding.rule}: event {finding.event}: {finding.message}" for finding in oracle.check(end.events, valid=valid)
         ]
         for translation, judge in zip(end.translations, DIALECT_JUDGES.values(), strict=True):
-            frames = (frame for frame in translation.split(b"\n\n") if frame and not frame.endswith(b"[DONE]"))
+            frames = (frame for frame in translation.split(b"\n\n") if b"data: {" in frame)
             findings = judge.check_emitted([*map(decode, frames)])
             faults += [f"{finding.rule}: event {finding.event}: {finding.message}" for finding in findings]
         if driver.response != end.events[-1].get("response"):

@@ -28,7 +28,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from interlock.events.dialects import OPENAI, Dialect
 from interlock.events.json import dumps
-from interlock.events.sse import CONTENT_TYPE, DONE_FRAME, SseWriter, Writer
+from interlock.events.sse import COMMENT, CONTENT_TYPE, DONE_FRAME, SseWriter, Writer
 from interlock.events.stream import StreamEvent
 from interlock.fsm.deltas import Cancel
 from interlock.serving import metrics
@@ -63,9 +63,6 @@ BODY: Final = "interlock.body"
 
 NOTED: Final = "interlock.noted_refusal"
 """The key of an ASGI scope whose request was refused with an error that is counted."""
-
-COMMENT: Final = b": keep-alive\n\n"
-"""The server-sent comment that breaks a silence where no event may: every client ignores it."""
 
 INTERNAL_ERROR: Final = ApiError(500, "The server had an error while processing your request.", "server_error")
 

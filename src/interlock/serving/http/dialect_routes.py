@@ -21,13 +21,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.dialects import ApiName
-from interlock.dialects.messages import MessagesTransducer
 from interlock.dialects.transducer import EntryWriter, StreamEntry, Transducer
 from interlock.events.chat import CompletionChunk, ErrorChunk
-from interlock.events.messages import ErrorMessage, MessagesEvent, Ping
+from interlock.events.messages import ErrorMessage, MessagesEvent
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
-from interlock.serving.http.answers import COMMENT, AnswerLine, JsonResponse, answer_error, cancelled_on_disconnect, socket_of
+from interlock.serving.http.answers import AnswerLine, JsonResponse, answer_error, cancelled_on_disconnect, socket_of
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
 from interlock.serving.requests.chat_request import CHAT_NAMES, translate_chat
@@ -50,16 +49,13 @@ AnyTransducer: TypeAlias = Transducer[Any, D]
 class DialectApi(Generic[D]):
     """What an answer needs to know of an API."""
 
-    ping: bytes  # the frame that breaks a silence
     error: type[D]  # the event for an error after the first write of a stream; its JSON is the body for an error of a request
     names: Mapping[str, str]  # the API's names of parameters, by the beginnings of those of the Responses API
     counts_first: bool = False  # whether an answer begins with the number of tokens in its prompt
 
 
-MESSAGES_API: Final = DialectApi[MessagesEvent](
-    MessagesTransducer().frame(Ping()), ErrorMessage, MESSAGES_NAMES, counts_first=True
-)
-CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](COMMENT, ErrorChunk, CHAT_NAMES)
+MESSAGES_API: Final = DialectApi[MessagesEvent](ErrorMessage, MESSAGES_NAMES, counts_first=True)
+CHAT_API: Final = DialectApi[CompletionChunk | ErrorChunk](ErrorChunk, CHAT_NAMES)
 
 
 def refuse(api: DialectApi[D], request: Request, error: Exception) -> Response:
@@ -94,7 +90,7 @@ class TransducedStream(Generic[D]):
         run: ResponseRun[StreamEntry] | None = None
         try:
             async with (
-                line.kept_alive(self.api.ping, self.keep_alive),
+                line.kept_alive(self.transducer.ping, self.keep_alive),
                 cancelled_on_disconnect(self.pending.control, receive),
                 self.pending.admitted(socket_of(scope, encode)) as run,
             ):
