@@ -1,4 +1,4 @@
-"""Serve `POST /v1/responses` and `/v1/chat/completions` with FastAPI, your own model, and Interlock's events.
+"""Serve `POST /v1/responses`, `/v1/chat/completions` and `/v1/messages` with FastAPI, your own model, and Interlock's events.
 
     pip install '.[serve]' fastapi      # in a checkout
     python examples/fastapi_server.py --port 8002
@@ -14,9 +14,10 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import uvicorn
+from attrs import evolve
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
@@ -29,6 +30,7 @@ from interlock import (
     EventWriter,
     Fault,
     Finish,
+    MessagesTransducer,
     ResponseDriver,
     Start,
     StopParser,
@@ -37,9 +39,10 @@ from interlock import (
     driver_for,
     parser_for,
 )
-from interlock.serve import ApiError, read_chat, read_request
+from interlock.serve import ApiError, read_chat, read_messages, read_request
 
 T = TypeVar("T")
+Encoder: TypeAlias = ChatTransducer | MessagesTransducer
 
 PAUSE: Final = 0.01
 """Seconds between two chunks of text."""
@@ -70,26 +73,31 @@ async def generate(request: Mapping[str, Any]) -> AsyncGenerator[Chunk]:
         yield Chunk(text=token, logprobs=[{"token": token, "logprob": -0.5}] if wants_logprobs else None)
 
 
-async def respond(request: Mapping[str, Any], driver: ResponseDriver[T]) -> AsyncGenerator[list[T]]:
-    """Yield the events of one response, which ends legally whatever happens."""
+async def respond(
+    request: Mapping[str, Any], driver: ResponseDriver[T], encoder: Encoder | None = None
+) -> AsyncGenerator[list[T]]:
+    """Yield the events of one response, which ends legally whatever happens, and tell the encoder what no event shows."""
     parser = StopParser(parser_for(Tagged("hermes"), request), request.get("stop"))
-    budget, spent = request.get("max_output_tokens"), 0
+    budget, usage = request.get("max_output_tokens"), Usage(input_tokens=len(last_text(request["input"]).split()))
+    if encoder is not None:
+        encoder.input_tokens = usage.input_tokens
     try:
         yield driver.feed([Start()])
         async with aclosing(generate(request)) as model:
             async for chunk in model:
-                spent += 1
+                usage = evolve(usage, output_tokens=usage.output_tokens + 1)
                 if events := driver.feed(parser.feed(chunk)):
                     yield events
-                if parser.found or spent == budget:
+                if parser.found or usage.output_tokens == budget:
                     break
-        usage = Usage(input_tokens=len(last_text(request["input"]).split()), output_tokens=spent)
-        yield driver.feed([*parser.end("length" if spent == budget else "stop", usage), Finish()])
+        if encoder is not None:
+            encoder.stop_sequence = parser.found
+        yield driver.feed([*parser.end("length" if usage.output_tokens == budget else "stop", usage), Finish()])
     except Exception:
         logger.exception("the model failed")
-        yield driver.feed([Fault("server_error", "The model failed.")])
+        yield driver.feed([Fault("server_error", "The model failed.", usage)])
     finally:
-        driver.feed([Cancel()])  # the client has disconnected; if the response has ended, this changes nothing
+        driver.feed([Cancel(usage)])  # the client has disconnected; if the response has ended, this changes nothing
         logger.info("%s %s", driver.response["id"], driver.response["status"])
 
 
@@ -101,9 +109,9 @@ async def stream(request: Mapping[str, Any]) -> AsyncGenerator[bytes]:
     yield DONE_FRAME
 
 
-async def stream_chat(request: Mapping[str, Any], encoder: ChatTransducer) -> AsyncGenerator[bytes]:
-    """Yield the body of a stream of Chat Completions; the encoder adds the end marker."""
-    async with aclosing(respond(request, driver_for(request, writer=EventWriter()))) as steps:
+async def stream_encoded(request: Mapping[str, Any], encoder: Encoder) -> AsyncGenerator[bytes]:
+    """Yield the body of a stream of another API; the encoder adds the end marker."""
+    async with aclosing(respond(request, driver_for(request, writer=EventWriter()), encoder)) as steps:
         async for events in steps:
             yield encoder.encode(events)
 
@@ -120,9 +128,9 @@ async def body_of(http: Request) -> dict[str, Any]:
 
 
 @app.exception_handler(ApiError)
-async def refuse(_http: Request, error: ApiError) -> Response:
+async def refuse(http: Request, error: ApiError) -> Response:
     """Answer an invalid request with its error."""
-    return JSONResponse(error.body(), error.status)
+    return JSONResponse(error.body("messages" if http.url.path == "/v1/messages" else "responses"), error.status)
 
 
 @app.post("/v1/responses")
@@ -140,15 +148,25 @@ async def create_response(http: Request) -> Response:
     return JSONResponse(dict(driver.response))
 
 
-@app.post("/v1/chat/completions")
-async def create_completion(http: Request) -> Response:
-    """Answer with a stream, or with the completion that its chunks add up to."""
-    request, encoder = await read_chat(await body_of(http))
+async def answer_encoded(request: Mapping[str, Any], encoder: Encoder) -> Response:
+    """Answer in another API, with a stream, or with the whole that its events add up to."""
     if request["stream"]:
-        return StreamingResponse(stream_chat(request, encoder), media_type=CONTENT_TYPE, headers=HEADERS)
-    steps = respond(request, driver_for(request, writer=EventWriter()))
+        return StreamingResponse(stream_encoded(request, encoder), media_type=CONTENT_TYPE, headers=HEADERS)
+    steps = respond(request, driver_for(request, writer=EventWriter()), encoder)
     status, answer = encoder.encode_whole([event async for events in steps for event in events])
     return Response(answer, status, media_type="application/json")
+
+
+@app.post("/v1/chat/completions")
+async def create_completion(http: Request) -> Response:
+    """Answer a request of Chat Completions."""
+    return await answer_encoded(*await read_chat(await body_of(http)))
+
+
+@app.post("/v1/messages")
+async def create_message(http: Request) -> Response:
+    """Answer a request of Messages."""
+    return await answer_encoded(*await read_messages(await body_of(http)))
 
 
 if __name__ == "__main__":

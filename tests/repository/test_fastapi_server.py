@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 import uvicorn
+from anthropic import Anthropic
 from openai import APIError, BadRequestError, InternalServerError, OpenAI
 
 from interlock.testing import assert_legal
@@ -110,6 +111,7 @@ def test_a_failure_of_the_model_fails_the_response_legally(url, client) -> None:
     response = client.responses.create(model="m", input="please fail now")
     assert (response.status, response.error.message) == ("failed", "The model failed.")
     assert response.output[0].content[0].text == "please "
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (3, 1)
 
 
 def test_the_token_limit_truncates_the_response(url) -> None:
@@ -225,6 +227,59 @@ def test_an_invalid_chat_is_refused(client, fields, param) -> None:
     with pytest.raises(BadRequestError) as refused:
         client.chat.completions.create(**{**ASKED, **fields})
     assert refused.value.param == param
+
+
+# The same server for clients of Messages
+
+
+GREETED = {"model": "m", "max_tokens": 500, "messages": [{"role": "user", "content": "Hello there END of it"}]}
+
+
+@pytest.fixture
+def anthropic_client(url):
+    with Anthropic(base_url=url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def streamed_message(client, **request):
+    """Return what the SDK makes of a stream, whose bytes must be legal, and the tokens of the prompt that its first event has."""
+    asked = {**GREETED, **request}
+    with client.messages.with_streaming_response.create(**asked, stream=True) as answer:
+        assert_legal(answer.read(), strict=True, request=asked)
+    with client.messages.stream(**asked) as events:
+        first = next(iter(events))
+        return events.get_final_message(), first.message.usage.input_tokens
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, ("Hello there END of it ", "end_turn", None, 5, 5)),
+        ({"stop_sequences": ["END"]}, ("Hello there ", "stop_sequence", "END", 5, 3)),
+        ({"max_tokens": 2}, ("Hello there ", "max_tokens", None, 5, 2)),
+    ],
+)
+def test_a_message_ends_at_a_stop_sequence_or_at_its_limit(anthropic_client, fields, expected) -> None:
+    streamed, prompt = streamed_message(anthropic_client, **fields)
+    for message in (anthropic_client.messages.create(**{**GREETED, **fields}), streamed):
+        (block,) = message.content
+        usage = (message.usage.input_tokens, message.usage.output_tokens)
+        assert (block.text, message.stop_reason, message.stop_sequence, *usage) == expected
+    assert prompt == 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"messages": 5}, "Invalid type for 'messages': expected an array of objects, but got an integer instead."),
+        ({"tools": [{"type": "function"}]}, "tools[0].type: A tool of the type 'function' is not supported."),
+        ({"temperature": 9}, "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 9 instead."),
+    ],
+)
+def test_an_invalid_message_is_refused(url, fields, message) -> None:
+    answer = httpx.post(f"{url}/v1/messages", json={**GREETED, **fields})
+    error = {"type": "invalid_request_error", "message": message}
+    assert (answer.status_code, answer.json()) == (400, {"type": "error", "error": error, "request_id": None})
 
 
 # The example whose server runs a tool
