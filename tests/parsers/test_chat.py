@@ -126,11 +126,14 @@ def test_a_turn_that_stops_inside_arguments_is_cut(name, arguments, left):
     assert deltas[-1] == EndTurn("stop" if left.ending else "cut", Usage(output_tokens=2))
 
 
-@pytest.mark.parametrize("reason", ["stop", "length"])
-def test_a_call_that_is_truncated_before_another_item_fails_the_turn(reason):
-    deltas = run(ChatParser(ROUTING), [Chunk([1], delta=tool(0, '{"s":"B', "f")), Chunk([1], delta=tool(1, "{}", "g"))], reason)
-    assert items(deltas)[0] == call("f", '{"s":"B')
-    assert deltas[-1] == EndTurn("error" if reason == "stop" else "length", Usage(output_tokens=2))
+@pytest.mark.parametrize(("reason", "ending"), [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("cut", "error")])
+@pytest.mark.parametrize("arguments", ['{"s":"B', '{"s": "B",}', "{s: 5}"])
+def test_a_malformed_call_before_another_fails_the_turn_only_if_the_turn_is_cut(reason, ending, arguments):
+    parser = ChatParser(ROUTING)
+    deltas = run(parser, [Chunk([1], delta=tool(0, arguments, "f")), Chunk([1], delta=tool(1, "{}", "g"))], reason)
+    assert items(deltas)[0] == call("f", arguments)
+    assert deltas[-1] == EndTurn(ending, Usage(output_tokens=2))
+    assert parser.recoveries == ({} if reason == "length" else {("chat", "cut_call"): 1})
 
 
 def test_a_call_may_have_its_arguments_and_id_before_its_name():

@@ -213,13 +213,14 @@ class ChatParser:
         """End the turn, and write the queued items.
 
         If the last one is a truncated call, `stop` becomes `cut`. If it is not an incomplete call, `cut` becomes `stop`. If
-        another item follows a truncated call, both become `error`: only the last item can be incomplete (rule R12).
+        another item follows a truncated call, `cut` becomes `error`, because only the last item can be incomplete (rule R12);
+        with `stop`, the model has written the call as it is.
         """
         reason = finish_reason_of(reason)
         self._flush_alignment()
         while len(self._queue) > 1:
             if self._queue[0].is_truncated and reason in ("stop", "cut"):
-                reason = "error"
+                reason = "error" if reason == "cut" else reason
                 self.recoveries["chat", "cut_call"] += 1
             self._close_head()
         for item in self._queue:
