@@ -598,33 +598,54 @@ def test_a_model_that_a_missing_list_may_have_is_503_with_the_code_of_the_fault_
     assert (answers[1].json(), answers[1].headers["retry-after"]) == ({"error": error}, "1")
 
 
-def test_a_metric_counts_the_processes_to_which_an_upstream_does_not_list_its_models(serve, monkeypatch):
-    monkeypatch.setattr(upstreams, "FRESH", 0)
+def faults_of(*urls):
+    names = [{"server_address": "127.0.0.1", "server_port": url.rpartition(":")[2]} for url in urls]
+    return [REGISTRY.get_sample_value("interlock_upstream_faults", each) for each in names]
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+def test_a_metric_counts_the_processes_to_which_an_upstream_does_not_list_its_models_until_it_does(serve, monkeypatch, status):
+    monkeypatch.setattr(upstreams, "FRESH", 0.01)
     monkeypatch.setattr(upstreams, "LIST_SECONDS", 0.01)
-    refused = failure(401, {"error": {"message": LEAK}})
+    refused = failure(status, {"error": {"message": LEAK}})
     first, second = ScriptedUpstream([GOOD], listing=refused), ScriptedUpstream([GOOD])
-
-    def faults():
-        names = [{"server_address": "127.0.0.1", "server_port": url.rpartition(":")[2]} for url in urls]
-        return [REGISTRY.get_sample_value("interlock_upstream_faults", each) for each in names]
-
     with serve_upstream(first) as url, serve_upstream(second) as other:
-        urls = [url, other]
-        with serve(engine(*urls)) as gateway_url:
-            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults() == [1, 0])
+        with serve(engine(url, other)) as gateway_url:
+            httpx.get(f"{gateway_url}/v1/models")
+            assert faults_of(url, other) == [1, 0]
             first.listing = None
-            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults() == [0, 0])
+            until(lambda: faults_of(url, other) == [0, 0])  # without a request first
             second.listing = refused
-            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults() == [0, 1])
-        assert faults() == [0, 0]
+            until(lambda: httpx.get(f"{gateway_url}/ready").status_code == 200 and faults_of(url, other) == [0, 1])
+        assert faults_of(url, other) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("status", "settings", "faults"),
+    [
+        (401, {"models": ["m"]}, 0),
+        (429, {"models": ["m"]}, 0),
+        (500, {"models": ["m"]}, 1),
+        (401, {"aliases": {"fast": "m"}}, 1),
+        (401, {"pass_key": True}, 0),
+        (429, {"pass_key": True}, 1),
+        (404, {}, 0),
+    ],
+)
+def test_a_refused_list_counts_unless_the_gateway_can_do_without_it(serve, caplog, status, settings, faults):
+    upstream = ScriptedUpstream([GOOD], listing=failure(status, {"error": {"message": LEAK}}))
+    with serve_upstream(upstream) as url, serve(engine(url, **settings)) as gateway_url:
+        httpx.get(f"{gateway_url}/ready")
+        assert faults_of(url) == [faults]
+    messages = [record.getMessage().partition("/v1 ")[2] for record in caplog.records if "upstream" in record.name]
+    assert messages == [f"does not list its models: failed with status {status}: {LEAK}"] * faults
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_failed_connection_counts_as_a_fault_of_the_upstream_even_if_its_list_was_never_needed(serve, count):
     with serve(engine(*["http://127.0.0.1:1"] * count, aliases={"one": "m"})) as gateway_url:
         assert ask(gateway_url, "one").status_code == 502
-        place = {"server_address": "127.0.0.1", "server_port": "1"}
-        until(lambda: REGISTRY.get_sample_value("interlock_upstream_faults", place) == 1)
+        until(lambda: faults_of("http://127.0.0.1:1") == [1])
 
 
 def test_the_line_of_a_request_for_a_model_without_its_upstream_names_both(serve, caplog):
@@ -655,7 +676,7 @@ def test_an_upstream_that_is_down_is_logged_once_and_once_when_it_returns(monkey
         upstream.listing = None
         until(lambda: httpx.get(f"{url}/ready").status_code == 200)
     messages = [record.getMessage().partition("/v1 ")[2] for record in caplog.records if "upstream" in record.name]
-    assert messages == ["does not list its models: Out of order.", "answers again"]
+    assert messages == ["does not list its models: failed with status 500: Out of order.", "answers again"]
 
 
 def test_a_model_of_the_settings_that_the_upstream_no_longer_lists_is_logged_once_for_each_change(monkeypatch, caplog):

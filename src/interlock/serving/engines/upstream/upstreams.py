@@ -132,7 +132,7 @@ PRIVATE: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 """The statuses of upstreams that list models only for clients' own keys."""
 
 FRESH: Final = 10.0
-"""Seconds after which a request for models fetches the list again."""
+"""Seconds after which a request for models fetches the list again; an upstream that refuses its list is asked as often."""
 LISTING: Final = 10.0
 """The longest time in seconds for a list."""
 LIST_SECONDS: Final = 1.0
@@ -146,7 +146,7 @@ LIMITS: Final[Mapping[str, str]] = dict.fromkeys(("library", "organization_owner
 
 MODALITIES: Final[Sequence[Literal["text", "image", "audio"]]] = ("text", "image", "audio")
 
-FAULTS: Final = frozenset({STALLED, UNREACHABLE, DISCONNECTED, REDIRECTED, UNAUTHORIZED})
+FAULTS: Final = frozenset({STALLED, UNREACHABLE, DISCONNECTED, REDIRECTED, UNAUTHORIZED, "upstream_error"})
 """The codes of faults that clients may see; any other may be the upstream's own."""
 
 UNKNOWN: Final = ApiError(504, "The upstream server has not listed its models yet.", "server_error", code=STALLED)
@@ -173,7 +173,7 @@ class ModelList:
     """When the last attempt began, in seconds of the event loop."""
     _attempt: asyncio.Task[None] | None = field(default=None, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
-    """Begins the next attempt while the upstream is down."""
+    """Begins the next attempt after one that failed."""
 
     @property
     def is_down(self) -> bool:
@@ -186,8 +186,8 @@ class ModelList:
         return self.check() if is_due else self._attempt
 
     def check(self) -> asyncio.Task[None] | None:
-        """Return the task that fetches the list again because a call failed; None if the next attempt is scheduled."""
-        if self._attempt is None and self._timer is None:
+        """Return the task that fetches the list again because a call failed; None if the upstream is known to be down."""
+        if self._attempt is None and (self._timer is None or not self.is_down):
             self._begin()
         return self._attempt
 
@@ -204,6 +204,8 @@ class ModelList:
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
         self.started_at, self._timer = loop.time(), None
         self._attempt = loop.create_task(self._fetch(), context=Context())  # whose log lines have the id of no request
 
@@ -219,18 +221,24 @@ class ModelList:
             owners = {as_text(model.get("owned_by")) for model in models.values()}
             self.limit = next((LIMITS[owner] for owner in owners if owner in LIMITS), self.limit)
         except ApiError as error:
-            has_no_list = error.status in UNLISTED or (self.upstream.settings.pass_key and error.status in PRIVATE)
-            self._set_fault(None if has_no_list else error)
+            self._set_fault(None if self._can_lack_list(error) else error)
         finally:
             self._attempt = None
-        if self.is_down:
-            self._timer = asyncio.get_running_loop().call_later(LIST_SECONDS, self._begin)
+        if self.fault is not None:  # no request may ask again
+            self._timer = asyncio.get_running_loop().call_later(LIST_SECONDS if self.is_down else FRESH, self._begin)
         if self.fault is not None and (before is None or before.message != self.fault.message):
             logger.warning("the upstream server %s does not list its models: %s", self.upstream.url, _text(self.fault))
         elif self.fault is None and before not in (None, UNKNOWN):
             logger.warning("the upstream server %s answers again", self.upstream.url)
         if self.unlisted not in (None, unlisted_before):
             logger.warning("the upstream server %s %s", self.upstream.url, self.unlisted)
+
+    def _can_lack_list(self, refusal: ApiError) -> bool:
+        """Whether an upstream may refuse its list: the settings name its models, or only clients have its keys."""
+        settings = self.upstream.settings
+        if settings.models and refusal.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return True
+        return refusal.status in UNLISTED or (settings.pass_key and refusal.status in PRIVATE)
 
     def _set_fault(self, fault: ApiError | None) -> None:
         had_fault, self.fault = self.has_fault, fault
@@ -288,6 +296,9 @@ PROBE_SECONDS: Final = 2.0
 ENDPOINTS: Final = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
 """The paths that belong to a request, not to the URL of an upstream."""
 
+OWN: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
+"""The statuses of the gateway's own errors."""
+
 MISPLACED: Final = (*UNLISTED, 502)
 """The statuses of an upstream whose URL may have a wrong path, with that for an answer which is not JSON."""
 
@@ -336,7 +347,8 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
 
 def _text(error: ApiError) -> str:
     """Return the message of an error, with the status if the upstream chose it, because "Unauthorized" alone says little."""
-    return f"failed with status {error.status}: {error}" if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else str(error)
+    is_own = error.status in OWN and error.code in FAULTS
+    return str(error) if is_own else f"failed with status {error.status}: {error}"
 
 
 def _reason(error: ApiError) -> str:
