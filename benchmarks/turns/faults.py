@@ -135,6 +135,19 @@ FAULTS: Final = (
         WRONG_STREAM,
     ),
     Fault(
+        "Text that comes in one step with the beginning of a call is not in the stream.",
+        r'^R19: `output` is .*; the text is `"(.*?)(?: |\\n)*"` instead of `"\1[^<]+"`',
+        WRONG_STREAM,
+        (
+            Place(
+                "vllm/tool_parsers/deepseekv3_tool_parser.py",
+                "extract_tool_calls_streaming",
+                "tool_call_portion = current_text.split(self.tool_call_start_token)[",
+            ),
+        ),
+        turn="reasoning, text and two calls (deepseek_v3)",
+    ),
+    Fault(
         "White space beside a call or around a text is only in the stream, as an item or as part of the text.",
         r'^R19: `output` is `\[(.*)"message", ("function_call".*)\]`, but `\[\1\2\]`|'
         r'^R19: `output\[\d+\].* is `"(?:\\n)*(.*?)(?:\\n)*"`, but `"\3"`',

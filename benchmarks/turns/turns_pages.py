@@ -49,6 +49,7 @@ SAMPLES: Final = (
     "log probabilities (parsers)",
     "cut in arguments (hermes)",
     "reasoning, text and two calls (deepseek_v32)",
+    "reasoning, text and two calls (deepseek_v3)",
     "text after a call (deepseek_v3)",
     "text after a call (mistral)",
     "no tools (mistral)",
@@ -116,7 +117,8 @@ the stream helper of the `openai` package ({openai}, Python) raises at an event;
 model wrote; of the rest, *nothing tried* breaks.
 
 Of the {ordinary} ordinary turns, {unended} has no end, {raising} raise, and {wrong} more have a wrong last event; these are all
-of gpt-oss with hosted tools. The other {harmless} with an error in their stream break nothing that was tried.
+of gpt-oss with hosted tools. The other {harmless} with an error in their stream break nothing that was tried. {other} more have
+[other content](#key).
 
 `benchmarks/turns/faults.py` assigns each error to a fault. Line numbers are those of vLLM's tag v{release}. The issues and pull
 requests, read in November 2026, describe the fault or a part of it, or fix it; none was found for the other faults.
@@ -128,7 +130,8 @@ requests, read in November 2026, describe the fault or a part of it, or fix it; 
 interlock check {corpus}/{r19}.sse --whole {corpus}/{r19}.json
 ```
 
-This plays a turn on both servers, and shows the events and the findings of each; `make env-vllm` installs vLLM {release}:
+This plays a turn on both servers, and shows the events and the findings of each. It takes minutes, most of them to start the
+servers; `make env-vllm` installs vLLM {release}:
 
 ```sh
 .venv-vllm/bin/python benchmarks/turns/vllm_turns.py --turn "python that says nothing"
@@ -201,7 +204,7 @@ page, and leaves all streams and answers of both servers in `benchmarks/out/stre
 OTHERS: Final = """\
 ## Messages and Chat Completions
 
-The {turns} turns through `POST /v1/messages` and `POST /v1/chat/completions`.
+The {turns} turns through `POST /v1/messages` and `POST /v1/chat/completions` of vLLM {before}.
 vLLM refuses requests with hosted tools there, and Interlock runs them.
 """
 
@@ -248,9 +251,11 @@ class Played:
 
     @property
     def causes(self) -> Iterator[tuple[str, int]]:
-        """The symptoms; each of a stream that an exception ended has the exception."""
+        """The symptoms; that of an unended stream has the exception that ended it, and that of R19 the other content."""
         for symptom, times in self.symptoms:
-            yield f"{symptom}; {self.raised}" if self.raised and re.search(UNENDED_STREAM, symptom) else symptom, times
+            unended = re.search(UNENDED_STREAM, symptom)
+            more = self.raised if unended else self.other_content if symptom.startswith("R19") else ""
+            yield f"{symptom}; {more}" if more else symptom, times
 
     @property
     def raises(self) -> bool:
@@ -360,7 +365,7 @@ def page(run: Run, sides: Sides, results: FixResults) -> Iterator[str]:
     yield KEY
     yield "### By rule"
     yield ""
-    yield "| rule | vLLM's errors | vLLM's deviations | Interlock's findings |"
+    yield f"| rule | vLLM {before}: errors | deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|"
     rules = {rule for turn in (*vllm.values(), *interlock.values()) for rule in turn.findings}
     for rule in sorted(rules, key=_number):
@@ -374,7 +379,7 @@ def page(run: Run, sides: Sides, results: FixResults) -> Iterator[str]:
     yield from _faults(run, vllm, sides["next"]["responses"])
     yield from _fixes(results, vllm)
     yield GROUPS
-    yield "| group | turns | vLLM: without an error | errors | deviations | Interlock's findings |"
+    yield f"| group | turns | vLLM {before}: without an error | errors | deviations | Interlock's findings |"
     yield "|---|---:|---:|---:|---:|---:|"
     for group in dict.fromkeys(turn.group for turn in vllm.values()):
         turns = {name: turn for name, turn in vllm.items() if turn.group == group}
@@ -384,7 +389,7 @@ def page(run: Run, sides: Sides, results: FixResults) -> Iterator[str]:
         findings = sum(interlock[name].findings.total() for name in turns)
         yield f"| {group} | {len(turns)} | {sound} | {errors:,} | {deviations:,} | {findings:,} |"
     yield ""
-    yield from _others(sides)
+    yield from _others(sides, before)
     yield ""
     yield "[All turns](conformance/turns.md), one by one."
 
@@ -395,8 +400,9 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
     r19 = file_name("reasoning and a function call (parsers)").removesuffix(".sse")
     after = _release(run.next_build)
     ordinary = [turn for turn in vllm.values() if turn.ordinary]
-    read = [turn for turn in ordinary if turn.ended and not turn.raises and turn.errors.keys() - {"R19"}]
-    wrong = sum(any(fault_of(symptom).harm == WRONG_LAST_EVENT for symptom, _ in turn.causes) for turn in read)
+    read = [turn for turn in ordinary if turn.ended and not turn.raises]
+    faulty = [turn for turn in read if turn.errors.keys() - {"R19"} and not turn.other_content]
+    wrong = sum(any(fault_of(symptom).harm == WRONG_LAST_EVENT for symptom, _ in turn.causes) for turn in faulty)
     yield BY_FAULT.format(
         openai=run.openai,
         release=release,
@@ -407,9 +413,10 @@ def _faults(run: Run, vllm: Mapping[str, Played], following: Mapping[str, Played
         raising=sum(turn.raises for turn in ordinary),
         unended=sum(not turn.ended for turn in ordinary),
         wrong=wrong,
-        harmless=len(read) - wrong,
+        harmless=len(faulty) - wrong,
+        other=sum(bool(turn.other_content) for turn in read),
     )
-    yield f"| fault | breaks | errors | turns ({after}) | vLLM's source, reports and stream |"
+    yield f"| fault | breaks | errors in {release} | turns ({after}) | vLLM's source, reports and stream |"
     yield "|---|---|---|---:|---|"
     now, later = (count_faults(turn.causes for turn in side.values()) for side in (vllm, following))
     for fault in {**now, **later}:
@@ -514,10 +521,10 @@ def _link(path: str, release: str, line: str) -> str:
     return f"[{path.rpartition('/')[2]}:{line}]({REPOSITORY}/blob/v{release}/{path}#L{line})"
 
 
-def _others(sides: Sides) -> Iterator[str]:
+def _others(sides: Sides, before: str) -> Iterator[str]:
     """Yield the lines on the other APIs."""
     columns = [sides[side][api] for api in OTHER_APIS for side in ("vllm", "interlock")]
-    yield OTHERS.format(turns=len(columns[0]))
+    yield OTHERS.format(turns=len(columns[0]), before=before)
     yield "| turns | vLLM's Messages | Interlock's | vLLM's Chat Completions | Interlock's |"
     yield "|---|---:|---:|---:|---:|"
     for label, count in (

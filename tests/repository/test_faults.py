@@ -9,9 +9,24 @@ from turns_pages import PAGE, RESULTS, SAMPLES, TURNS_PAGE, UNSTEADY, Played, pa
 
 ROOT = Path(__file__).parents[2]
 STREAMS = ROOT / "tests" / "corpus" / "vllm"
-FIELDS, CUT, THINK, LOST, WHITE, TEXT_AFTER, TEXT_IN_CALL, COMPLETED, TOOL, *UNENDED, ITEMS, STATUS, CODE, QUERY, LOGPROBS = (
-    FAULTS
-)
+(
+    FIELDS,
+    CUT,
+    THINK,
+    LOST,
+    TEXT_LOST,
+    WHITE,
+    TEXT_AFTER,
+    TEXT_IN_CALL,
+    COMPLETED,
+    TOOL,
+    *UNENDED,
+    ITEMS,
+    STATUS,
+    CODE,
+    QUERY,
+    LOGPROBS,
+) = FAULTS
 
 
 def counted(*streams):
@@ -89,6 +104,21 @@ def test_the_errors_of_a_stream_have_these_faults(name, whole, faults):
 )
 def test_the_exception_that_ends_a_stream_tells_its_fault(raised, fault):
     turn = Played("harmony", symptoms=tuple(symptoms((STREAMS / "no-channel.sse").read_bytes())), raised=raised)
+    assert [*count_faults([turn.causes])] == [fault]
+
+
+@pytest.mark.parametrize(
+    ("other_content", "fault"),
+    [
+        ('the text is `"I \\n"` instead of `"I look."`', TEXT_LOST),
+        ('the text is `"I look."` instead of `"I look.<tool_call>"`', WHITE),
+        ('the reasoning is `"<think>Hm."` instead of `"Hm."`', WHITE),
+        ("", WHITE),
+    ],
+)
+def test_what_differs_from_what_the_model_wrote_tells_the_fault(other_content, fault):
+    whole = 'R19: `output` is `["message", "function_call"]`, but `["function_call"]` in the whole answer'
+    turn = Played("hermes", symptoms=[(whole, 1)], other_content=other_content)
     assert [*count_faults([turn.causes])] == [fault]
 
 
