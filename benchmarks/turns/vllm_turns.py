@@ -151,6 +151,7 @@ def measure(
         "interlock": evolve(setup, environment={**setup.environment, **ALL_APIS}),
     }
     servers = {side: Server(setups[side]) for side in sides}
+    print(f"starting vLLM for {group}: {' and '.join(servers)} …", flush=True)
     with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
         for server in servers.values():
             stack.push(server.begin())
