@@ -150,7 +150,7 @@ NAV: Nav = [
                     "design/lifecycles.md",
                     "design/lifecycles/items.md",
                     "design/lifecycles/calls.md",
-                    "design/lifecycles/dialects.md",
+                    "design/lifecycles/formats.md",
                     "design/lifecycles/processes.md",
                 ]
             },

@@ -111,7 +111,7 @@ PLAIN_CALLS = ["tool_search_call", "local_shell_call", "computer_call", "program
 PAGES: Mapping[str, tuple[str, str]] = {
     "items": ("Items", "The lifecycles of the response and of what the model writes for people: its reasoning and its messages."),
     "calls": ("Calls", "The lifecycles of calls: of the client's tools, and of tools that the server runs."),
-    "dialects": ("Dialects", "The tables that read the tokens of gpt-oss, and that write the streams of other APIs."),
+    "formats": ("Formats and APIs", "The tables that read the tokens of gpt-oss, and that write the streams of other APIs."),
     "processes": ("Processes", "The tables of the service that makes and stores responses, and of its connections."),
 }
 """The pages of the machines, each with its title and its first sentence."""
@@ -120,7 +120,7 @@ PAGE_OF: Mapping[str, str] = {
     **dict.fromkeys((name for name in stream_graphs() if name not in WHOLE_KINDS), "calls"),
     **dict.fromkeys(process_graphs(), "processes"),
     **dict.fromkeys(("response", "reasoning", "message", "compaction"), "items"),
-    **dict.fromkeys(("harmony", *DIALECT_APIS), "dialects"),
+    **dict.fromkeys(("harmony", *DIALECT_APIS), "formats"),
 }
 """The page of each machine that has a section of its own."""
 
