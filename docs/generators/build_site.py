@@ -175,6 +175,8 @@ def main() -> None:
     reference = [write_reference(face) for face in FACES]
     configuration = BUILD / "zensical.toml"
     configuration.write_text(configured([*NAV, {"API reference": reference}]), "utf-8")
+    home = PAGES / "index.md"  # its heading is the site's name, which ends the title of every page
+    home.write_text(f"---\ntitle: {PROJECT['description'].removesuffix('.')}\n---\n\n{home.read_text('utf-8')}", "utf-8")
     command = [
         str(Path(sys.executable).with_name("zensical")),
         "build",
@@ -204,8 +206,8 @@ def title_of(page: str) -> str:
 def linked(source: Path, page: Path) -> str:
     """Return a page as the site has it.
 
-    Its links are relative to its place in the site; one that is named after the file of a page gets the page's title, and one to
-    a file that the site does not have becomes the file's path.
+    Its links are relative to its place in the site; one that is named after the file of a page gets the page's title in italics,
+    and one to a file that the site does not have becomes the file's path.
 
     Args:
         source: The page in the repository.
@@ -218,7 +220,7 @@ def linked(source: Path, page: Path) -> str:
         if target in NAMED or (target.is_relative_to(DOCS) and target.suffix in PUBLISHED):
             aim = page_of(target)
             if label.endswith(".md"):
-                label = title_of(target.read_text("utf-8"))
+                label = f"*{title_of(target.read_text('utf-8'))}*"
             if image:  # a click shows it alone, in its full size
                 place = os.path.relpath(aim, page.parent)
                 return f"[![{label}]({place})]({place})"

@@ -141,7 +141,7 @@ def test_the_menu_of_the_site_has_every_page_once() -> None:
 @for_each(
     ("link", "shown"),
     [
-        ("[api.md]({docs}/guides/api.md#tools)", "[API coverage](guides/api.md#tools)"),
+        ("[api.md]({docs}/guides/api.md#tools)", "[*API coverage*](guides/api.md#tools)"),
         ("[the tools]({docs}/guides/api.md#tools)", "[the tools](guides/api.md#tools)"),
         ("[security]({root}/.github/SECURITY.md)", "[security](security-policy.md)"),
         ("![mark]({docs}/mark.svg)", "[![mark](mark.svg)](mark.svg)"),
