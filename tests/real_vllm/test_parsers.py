@@ -108,6 +108,15 @@ def test_a_message_and_two_hermes_calls_are_three_items(size: int):
     assert [json.loads(item.text) for item in seen[1:]] == [{"city": "Rome"}, {"city": "Oslo"}]
 
 
+@pytest.mark.parametrize("arguments", ['{"city": "Rome",}', "{city: 5}", '{"city": "Rome"'])
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_malformed_call_before_another_is_passed_on(size: int, arguments: str):
+    malformed = CALL.replace('{"city": "Rome"}', arguments)
+    seen, _ = read(f"{malformed}\n{CALL}", size, tools="hermes", thinks=None)
+    assert [(item.kind, item.ending) for item in seen] == [("function_call", "Close")] * 2
+    assert json.loads(seen[1].text) == {"city": "Rome"}
+
+
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_custom_tool_receives_its_input(size: int):
     call = '<tool_call>\n{"name": "apply_patch", "arguments": {"input": "a\\nb \\"c\\""}}\n</tool_call>'
