@@ -149,7 +149,7 @@ for. **Fails** counts affected cases, not faults: one fault in every stream fail
 server refuses or ignores; no server has to serve everything. **Not seen** counts cases in which the model did something else,
 or did not end in time: SmolLM2-135M-Instruct, the model in vLLM, calls a tool only if it must, and has no reasoning. Behind all
 other servers was Interlock's embedded engine. [Deviations](../guides/check.md#errors-and-deviations) fail no case.
-[conformance.md](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
+[Another page](conformance.md) compares vLLM's own routes with Interlock's plugin, turn by turn.
 """
 
 
