@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -212,30 +213,54 @@ def test_an_alert_counts_the_refusals_that_an_upstream_causes() -> None:
     assert {reason for reason in reasons if re.fullmatch(pattern, reason)} == expected
 
 
-def test_an_alert_and_a_panel_count_the_calls_that_no_client_has_broken() -> None:
-    (alert,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "InterlockUpstreamErrors")
-    (panel,) = (panel["targets"][0]["expr"] for panel in PANELS if panel["title"] == "Calls of upstreams that fail")
-    operations = {"=~": re.fullmatch, "!~": lambda *pair: not re.fullmatch(*pair), "!=": lambda value, label: value != label}
-
-    def counted(expression):
-        selectors = [re.findall(r'(\w+)(=~|!~|!=)"(.*?)"', text) for text in re.findall(r"\{(.*?)\}", expression, re.DOTALL)]
-        errors = {"", "cancelled", "cancelled_unanswered", "400", "401", "404", "413", "422", "500", *CODES}
-        calls = [{"error_type": error, "gen_ai_request_model": model} for error in errors for model in ("gpt-4o", "other")]
-        return {
-            (*call.values(),)
-            for call in calls
-            if any(all(operations[sign](value, call[name]) for name, sign, value in selector) for selector in selectors)
-        }
-
-    found = counted(alert)
-    assert counted(panel) == found
-    both = {error for error, model in found if model == "other"}
-    assert found - {(error, model) for error in both for model in ("gpt-4o", "other")} == {
-        ("404", "gpt-4o"),
-        ("model_not_found", "gpt-4o"),
+def counted(expression, samples):
+    """Return the values of the samples, mappings of labels, that a selector of an expression matches."""
+    operations = {
+        "=": str.__eq__,
+        "=~": lambda pattern, value: re.fullmatch(pattern, value) is not None,
+        "!~": lambda pattern, value: re.fullmatch(pattern, value) is None,
+        "!=": str.__ne__,
     }
-    assert {"401", "500", "upstream_unreachable"} <= both
-    assert both.isdisjoint({"", "cancelled", "cancelled_unanswered", "400", "404", "413", "422", "model_not_found"})
+    selectors = [re.findall(r'(\w+)(=~|!~|!=|=)"(.*?)"', text) for text in re.findall(r"\{(.*?)\}", expression, re.DOTALL)]
+    return {
+        (*sample.values(),)
+        for sample in samples
+        if any(all(operations[sign](value, sample[name]) for name, sign, value in selector) for selector in selectors)
+    }
+
+
+CAUSED_BY_CLIENTS = {code for code in CODES if "_above_max_" in code} | {
+    "context_length_exceeded",
+    "invalid_prompt",
+    "invalid_type",
+    "invalid_value",
+}
+
+
+@pytest.mark.parametrize(
+    ("alert", "panel", "labels", "faults", "harmless", "lacking"),
+    [
+        ("InterlockFailures", "Responses that fail", ("reason", "model"), {"other"}, set(), {"model_not_found"}),
+        (
+            "InterlockUpstreamErrors",
+            "Calls of upstreams that fail",
+            ("error_type", "gen_ai_request_model"),
+            {"401", "500"},
+            {"", "cancelled", "cancelled_unanswered", "400", "413", "422"},
+            {"404", "model_not_found"},
+        ),
+    ],
+)
+def test_an_alert_and_a_panel_count_the_failures_that_no_client_causes(alert, panel, labels, faults, harmless, lacking) -> None:
+    (expression,) = (rule["expr"] for rule in ALERTS if rule["alert"] == alert)
+    (shown,) = (each["targets"][0]["expr"] for each in PANELS if each["title"] == panel)
+    caused, names = CAUSED_BY_CLIENTS | harmless, ("gpt-4o", "other")
+    reasons = CODES | faults | harmless | lacking
+    samples = [dict(zip(("status", *labels), ("failed", *pair), strict=True)) for pair in product(reasons, names)]
+    found = counted(expression, samples)
+    assert counted(shown, samples) == found
+    always = {("failed", *pair) for pair in product(reasons - caused - lacking, names)}
+    assert found == always | {("failed", reason, "gpt-4o") for reason in lacking}
 
 
 def test_the_schema_of_the_chart_describes_its_values() -> None:
