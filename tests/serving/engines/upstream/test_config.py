@@ -716,6 +716,22 @@ def test_a_report_names_the_models_of_the_settings_that_the_upstream_does_not_li
 
 
 @pytest.mark.parametrize(
+    ("settings", "count", "said"),
+    [
+        ({}, 1, None),
+        ({}, 2, upstreams.LISTS_FOR_KEYS),
+        ({"models": ["m"]}, 2, None),
+        ({"aliases": {"fast": "m"}}, 2, None),
+    ],
+)
+def test_a_report_says_that_one_of_several_upstreams_lists_its_models_only_for_clients_keys(settings, count, said):
+    with serve_upstream(ScriptedUpstream([GOOD], listing=failure(401, LEAK))) as url:
+        upstream = upstream_of(UpstreamSettings(url=url, pass_key=True, **settings))
+        reports = asyncio.run(upstreams.survey([upstream] * count))
+    assert [(each.fault, each.is_lost) for each in reports] == [(said, False)] * count
+
+
+@pytest.mark.parametrize(
     ("body", "names"),
     [
         (b'{"data": [{"id": "a"}, {"name": "b"}, {"id": null}, {"id": 7}, {"id": ""}, 5, {"id": "c"}]}', ["a", "c"]),

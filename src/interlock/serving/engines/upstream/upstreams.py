@@ -303,6 +303,10 @@ MISPLACED: Final = (*UNLISTED, 502)
 """The statuses of an upstream whose URL may have a wrong path, with that for an answer which is not JSON."""
 
 
+LISTS_FOR_KEYS: Final = "lists its models only for clients' keys: to find it among several, the gateway needs its `models`"
+"""What is wrong with one of several upstreams whose list the gateway cannot read, the rest of a sentence about it."""
+
+
 @frozen
 class UpstreamReport:
     """The models of an upstream, and what is wrong with it; the fault is the rest of a sentence about it."""
@@ -321,10 +325,12 @@ class UpstreamReport:
 
 async def survey(upstreams: Iterable[Upstream]) -> list[UpstreamReport]:
     """Return a report on each upstream, after `PROBE_SECONDS` twice at most."""
-    return await asyncio.gather(*map(_examine, upstreams))
+    examined = [*upstreams]
+    return await asyncio.gather(*(_examine(each, is_alone=len(examined) == 1) for each in examined))
 
 
-async def _examine(upstream: Upstream) -> UpstreamReport:
+async def _examine(upstream: Upstream, *, is_alone: bool) -> UpstreamReport:
+    """Return the report on an upstream; one that is alone receives each name, whether or not it is known."""
     error = None
     try:
         if listed := await _list(upstream, upstream.url):
@@ -332,7 +338,8 @@ async def _examine(upstream: Upstream) -> UpstreamReport:
     except ApiError as raised:
         error = raised
         if upstream.settings.pass_key and error.status in PRIVATE:
-            return UpstreamReport(upstream)
+            needs_names = not (is_alone or served_names(upstream, ()))
+            return UpstreamReport(upstream, fault=LISTS_FOR_KEYS if needs_names else None)
     if (error is None or error.status in MISPLACED) and (error is None or error.code != UNREACHABLE):
         urls = [*_other_urls(upstream.url)]
         lists = await asyncio.gather(*(_list(upstream, url) for url in urls), return_exceptions=True)
