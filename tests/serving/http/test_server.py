@@ -31,6 +31,7 @@ from interlock.serving.http import bounded_protocol as protocol
 from interlock.serving.http import server as module
 from interlock.serving.http.server import Server, ServerThread, Supervisor, listen, reserve, url_of
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.requests.logs import JsonFormatter, begin_logs
 from interlock.serving.settings import Settings, Times
 from interlock.testing import assert_legal
 
@@ -98,6 +99,27 @@ async def hello(scope, _, send):
 def test_a_server_serves_any_application() -> None:
     with ServerThread(hello) as url:
         assert httpx.get(url).text == "Hello"
+
+
+def test_the_line_about_draining_has_no_request_even_if_a_signal_interrupts_one(caplog) -> None:
+    caplog.set_level("INFO", module.__name__)
+    caplog.handler.setFormatter(JsonFormatter())
+
+    async def interrupted(scope, receive, send):
+        if scope["type"] == "http":
+            begin_logs("req_1")
+            running._server.handle_exit(signal.SIGTERM, None)
+        await hello(scope, receive, send)
+
+    running = ServerThread(interrupted)
+    with running as url:
+        httpx.get(url)
+    (line,) = map(json.loads, caplog.handler.stream.getvalue().splitlines())
+    assert {name: value for name, value in line.items() if name != "time"} == {
+        "level": "info",
+        "logger": module.__name__,
+        "message": "draining for at most 0 seconds: 0 responses in progress",
+    }
 
 
 def test_a_server_in_a_thread_leaves_the_access_lines_of_its_program_as_they_are(monkeypatch) -> None:

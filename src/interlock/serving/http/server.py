@@ -21,6 +21,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from http import HTTPStatus
 from math import inf
@@ -128,7 +129,8 @@ class Server(uvicorn.Server):
 
     def _call_soon(self, call: Callable[..., object], *args: object) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call, *args)
+            # A signal handler runs in the context of any task, and no request is what its log lines are about.
+            self._loop.call_soon_threadsafe(call, *args, context=Context())
 
     async def main_loop(self) -> None:
         """Look every `tick` seconds, and after `stop`, whether to stop."""
