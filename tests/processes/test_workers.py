@@ -221,6 +221,7 @@ def test_the_processes_end_when_their_supervisor_is_killed() -> None:
         assert {bodies(answer.read())[-1]["type"] for answer in answers} == {"response.failed"}
         for pid in pids:
             wait_for(lambda pid=pid: status_of(pid) is None)
+        assert command.log.read_text().count("the supervisor is gone, so this process ends its responses and exits\n") == 2
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -416,6 +416,7 @@ class WorkerServer(Server):
     def _lose_supervisor(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
         """Stop soon, so that another server can have the port."""
         loop.remove_reader(sentinel)
+        logger.warning("the supervisor is gone, so this process ends its responses and exits")
         self.stop(drain=False)
 
 
