@@ -21,7 +21,10 @@ from interlock.serving.http import answers as module
 from interlock.serving.http.answers import ADVICE, UnservedLog, unserved
 from interlock.serving.settings import Settings, SettingsError
 
-REFUSED = (400, "Invalid host header")
+REFUSED = (
+    400,
+    '{"error":{"message":"Invalid host header","type":"invalid_request_error","param":null,"code":"invalid_host"}}',
+)
 FOREIGN_PAGE = (
     "Pages of the origin 'https://evil.example' are not allowed. The operator of the server can allow it with --cors-origin."
 )

@@ -268,14 +268,15 @@ class HostCheck(TrustedHostMiddleware):
         if scope["type"] != "lifespan" and path_of(scope) in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        await super().__call__(scope, receive, partial(self._note_and_send, scope, send))
+        await super().__call__(scope, receive, partial(self._send, scope, receive, send))
 
-    async def _note_and_send(self, scope: Scope, send: Send, message: Message) -> None:
-        if ACCEPTED not in scope and message["type"] in STARTS:
-            scope[NOTED] = True
-            log_with(**note_refusal(INVALID_HOST))
+    async def _send(self, scope: Scope, receive: Receive, send: Send, message: Message) -> None:
+        """Send a message, but in place of Starlette's refusal, a text, an error as the API writes it."""
+        if ACCEPTED in scope:
+            await send(message)
+        elif message["type"] in STARTS:
             self._note(Headers(scope=scope).get("host", "").partition(":")[0])
-        await send(message)
+            await error_response(INVALID_HOST, in_messages=speaks_messages(HTTPConnection(scope)))(scope, receive, send)
 
     async def _accept(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[ACCEPTED] = True
