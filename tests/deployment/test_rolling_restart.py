@@ -227,8 +227,10 @@ def test_nginx_limits_a_key_however_a_client_writes_it(limited) -> None:
     written += [[("x-api-key", "sesame"), ("x-api-key", "another")], [("authorization", ""), ("x-api-key", "sesame")]]
     answers = [httpx.get(limited, headers=headers) for headers in written]
     others = [httpx.get(limited, headers=headers) for headers in ({"authorization": "Bearer other"}, {"x-api-key": "other"}, {})]
-    refused = (429, "application/json", error(429, "rate_limit_exceeded"))
-    assert [(each.status_code, each.headers["content-type"], each.json()) for each in answers] == [refused] * len(written)
+    refused = (429, "application/json", "1", error(429, "rate_limit_exceeded"))
+    assert [(each.status_code, each.headers["content-type"], each.headers["retry-after"], each.json()) for each in answers] == [
+        refused
+    ] * len(written)
     assert [each.status_code for each in others] == [200] * 3
 
 
@@ -238,5 +240,6 @@ def test_nginx_answers_with_json_to_a_body_that_is_too_large(limited) -> None:
     connection.putheader("Content-Length", str(33 * 2**20))
     connection.endheaders()
     answer = connection.getresponse()
-    assert (answer.status, json.loads(answer.read())) == (413, error(413, "request_too_large"))
+    shown = answer.status, answer.getheader("retry-after"), json.loads(answer.read())
+    assert shown == (413, None, error(413, "request_too_large"))
     connection.close()
