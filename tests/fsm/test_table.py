@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 from for_each import for_each
 
+from interlock.events.items import ITEMS
 from interlock.events.sse import EventWriter, SseWriter
 from interlock.events.stream import EVENTS, Completed, Created, Queued
 from interlock.fsm import table
@@ -280,6 +281,30 @@ def test_an_invalid_lifecycle_is_refused(message):
     with pytest.raises(DeclarationError) as caught:
         Lifecycle(name="thing", initial="absent", final={"ended"}, edges=WRONG_LIFECYCLES[message])
     assert str(caught.value) == f"table 'thing': {message}"
+
+
+@for_each(
+    ("fact", "value"),
+    {
+        "generated_ids": {"day": "day"},
+        "required_at_open": ("day",),
+        "empty_at_open": {"day": ""},
+        "text_path": ("day", "name"),
+        "known_at_done": ("day",),
+        "tool_result": ("day",),
+        "plain_result": "day",
+        "no_result": {"day": None},
+        "encrypted_field": "day",
+        "as_function_call": ("calendar", "day"),
+        "as_function_output": "day",
+    }.items(),
+)
+def test_the_lifecycle_of_a_kind_whose_facts_name_a_missing_field_is_refused(fact, value, monkeypatch):
+    with monkeypatch.context() as changed:
+        changed.setattr(ITEMS["program"], fact, value)
+        with pytest.raises(DeclarationError) as caught:
+            Lifecycle(name="program", initial="absent", final={"ended"}, edges=[OPEN, CUT])
+    assert str(caught.value) == f"table 'program': `{fact}` names fields that the item lacks: day"
 
 
 def test_a_final_state_that_no_edge_enters_is_refused():

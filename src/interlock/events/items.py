@@ -90,7 +90,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `stops_anywhere`: whether the item is complete wherever its turn stops; a call is not.
     - `answer`: the kind of item with which the client answers, for a kind that needs an answer.
     - `as_function_call`: for a kind that a model reads as the call of a function, the function's name, or "" if the item has the
-      name, and the field with the arguments.
+      name, and the field with the arguments. A kind whose arguments are several fields overrides `arguments_of`.
     - `as_function_output`: for a kind that a model reads as the output of a call, the field with the output.
     """
 
@@ -1120,6 +1120,30 @@ TEXTS: Final[Mapping[str, TextEvents]] = MappingProxyType(
 def _fields_of(kind: type[Item]) -> Mapping[str, structs.FieldInfo]:
     """Return the fields of a kind, by the API's name."""
     return {member.encode_name: member for member in structs.fields(kind)}
+
+
+def unknown_fields(kind: type[Item], names: Iterable[str]) -> list[str]:
+    """Return the names, except empty ones, that no field of a kind has, in order."""
+    return sorted({*filter(None, names)} - _fields_of(kind).keys())
+
+
+def misnamed_fields(kind: type[Item]) -> dict[str, list[str]]:
+    """Return the fields that the class variables of a kind name, but the kind lacks, by class variable."""
+    named: Mapping[str, Iterable[str]] = {
+        "generated_ids": kind.generated_ids,
+        "required_at_open": kind.required_at_open,
+        "empty_at_open": kind.empty_at_open,
+        "text_path": kind.text_path[:1],
+        "known_at_done": kind.known_at_done,
+        "tool_result": kind.tool_result or (),
+        "plain_result": (kind.plain_result,),
+        "no_result": kind.no_result,
+        "encrypted_field": (kind.encrypted_field,),
+        "as_function_call": (kind.as_function_call or ())[1:],
+        "as_function_output": (kind.as_function_output,),
+    }
+    unknown = {fact: unknown_fields(kind, names) for fact, names in named.items()}
+    return {fact: names for fact, names in unknown.items() if names}
 
 
 @cache

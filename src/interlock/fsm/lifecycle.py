@@ -73,11 +73,14 @@ class Lifecycle(Table[str, Emission[S]]):
     Raises:
         DeclarationError: The table is invalid; a state that is neither initial nor final has no edge to a final state for
             `cut`, or for `fail` if a tool may run or the response may complete; or an edge emits an event in the wrong place,
-            such as a delta outside a part. The message names the state.
+            such as a delta outside a part. The message names the state. Or a class variable of the kind names a field that the
+            kind lacks.
     """
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        for fact, names in items.misnamed_fields(items.ITEMS.get(self.name, items.Item)).items():
+            raise self.refusal(f"`{fact}` names fields that the item lacks: {', '.join(names)}")
         for state in self.states.values():
             if state.rows and state.name != self.initial:
                 self._check_escapes(state)
