@@ -7,8 +7,9 @@ from for_each import for_each
 
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
 from interlock.fsm.deltas import Close, EndPart, Open, Reject
+from interlock.fsm.table import DeclarationError
 from interlock.parsers import Chunk
-from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.client_tools import CLIENT_TOOLS, ClientTool
 from interlock.parsers.item_writers import writer_for
 from interlock.parsers.routing import Route, Routing
 
@@ -220,6 +221,33 @@ def test_the_arguments_of_a_file_search_become_fields_of_its_item():
     assert written(arguments) == [Open("file_search_call", {"queries": ["rain"]}, arguments), Close()]
     assert [written(odd) for odd in ("{}", "[]")] == [[function_call, odd, Close()] for odd in ("{}", "[]")]
     assert written('{"queries": 1}')[0] == function_call
+
+
+@for_each(
+    ("kind", "arguments", "message"),
+    [
+        ("program", ("code", "name", "day"), "'program' has no fields for arguments, and no reader in `_READERS`: day, name"),
+        ("mcp_call", ("arguments",), "'mcp_call' cannot open without fields that are no arguments: name, server_label"),
+        (
+            "code_interpreter_call",
+            ("code",),
+            "'code_interpreter_call' opens with empty fields for arguments, and has no reader in `_READERS`: code",
+        ),
+        ("computer_call", ("action",), "`arguments_of` of 'computer_call' does not return arguments: action"),
+        ("program", ("code", "fingerprint"), "`arguments_of` of 'program' does not return arguments: fingerprint"),
+        ("image_generation_call", ("size",), "`arguments_of` of 'image_generation_call' does not return arguments: size"),
+    ],
+    ids=("no field", "a missing field", "a text", "an object", "several fields", "no function"),
+)
+def test_a_client_tool_without_a_reader_whose_item_loses_an_argument_is_refused(kind, arguments, message):
+    with pytest.raises(DeclarationError) as refused:
+        ClientTool(kind, "", {"properties": dict.fromkeys(arguments)})
+    assert str(refused.value) == message
+
+
+def test_a_client_tool_without_a_reader_may_have_its_arguments_as_fields():
+    parameters = {"properties": {"queries": {"type": "array"}}}
+    assert ClientTool("file_search_call", "", parameters).parameters == parameters
 
 
 @pytest.mark.parametrize("kind", CLIENT_TOOLS)

@@ -13,66 +13,11 @@ from typing import Final, TypeGuard
 import orjson
 from attrs import frozen
 
-from interlock.events.items import ItemKind, open_item
-from interlock.events.json import is_array, is_object
+from interlock.events.items import ITEMS, ItemKind, examples, open_item, required_fields, unknown_fields
+from interlock.events.json import is_array, is_object, members
 from interlock.fsm.deltas import Close, Delta, EndPart, Open
 from interlock.fsm.lifecycle import Fields
-
-
-@frozen
-class ClientTool:
-    """A client tool as the model sees it: a function whose calls become items of `kind`."""
-
-    kind: ItemKind
-    description: str
-    parameters: Mapping[str, object]
-
-
-def _object(required: tuple[str, ...], **properties: Mapping[str, object]) -> Mapping[str, object]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
-_TEXT: Final = {"type": "string"}
-_TEXTS: Final = {"type": "array", "items": _TEXT}
-_COUNT: Final = {"type": "integer"}
-
-CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
-    {
-        "local_shell": ClientTool(
-            "local_shell_call",
-            "Runs a command on the user's machine and returns its output.",
-            _object(
-                ("command",),
-                command={**_TEXTS, "description": "The program and its arguments."},
-                working_directory=_TEXT,
-                timeout_ms=_COUNT,
-                env={"type": "object", "additionalProperties": _TEXT},
-            ),
-        ),
-        "shell": ClientTool(
-            "shell_call",
-            "Runs shell commands, which may run at the same time, and returns their output.",
-            _object(("commands",), commands=_TEXTS, timeout_ms=_COUNT, max_output_length=_COUNT),
-        ),
-        "apply_patch": ClientTool(
-            "apply_patch_call",
-            "Creates, updates or deletes a file. The diff is in the V4A format: lines that begin with `+` are added, "
-            "those with `-` removed, those with a space kept; `@@` begins a section.",
-            _object(
-                ("type", "path"),
-                type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
-                path=_TEXT,
-                diff=_TEXT,
-            ),
-        ),
-        "tool_search": ClientTool(
-            "tool_search_call",
-            "Searches for further tools, which can be called once they were found.",
-            _object(("query",), query=_TEXT),
-        ),
-    }
-)
-"""The tools by type, which is also the function's name."""
+from interlock.fsm.table import DeclarationError
 
 
 def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | None:
@@ -136,3 +81,89 @@ _READERS: Final[Mapping[str, Callable[[Fields, Fields], list[Delta] | None]]] = 
     "apply_patch_call": _apply_patch,
     "tool_search_call": _tool_search,
 }
+
+
+def check_arguments(kind: ItemKind, parameters: Mapping[str, object]) -> None:
+    """Check that an item without a reader has the arguments of a function as fields, and that a model reads them all back.
+
+    Raises:
+        DeclarationError: The item lacks a field for an argument, opens with an empty one or only with further ones, or its
+            `arguments_of` does not return an argument.
+    """
+    if kind in _READERS:
+        return
+    item, arguments = ITEMS[kind], {*members(parameters.get("properties"))}
+    if unknown := unknown_fields(item, arguments):
+        raise DeclarationError(f"{kind!r} has no fields for arguments, and no reader in `_READERS`: {', '.join(unknown)}")
+    if missing := {*required_fields(item)} - arguments:
+        raise DeclarationError(f"{kind!r} cannot open without fields that are no arguments: {', '.join(sorted(missing))}")
+    if emptied := arguments & item.empty_at_open.keys():
+        raise DeclarationError(
+            f"{kind!r} opens with empty fields for arguments, and has no reader in `_READERS`: {', '.join(sorted(emptied))}"
+        )
+    if lost := arguments - members(item.arguments_of(examples(kind, arguments)[0])).keys():
+        raise DeclarationError(f"`arguments_of` of {kind!r} does not return arguments: {', '.join(sorted(lost))}")
+
+
+@frozen
+class ClientTool:
+    """A client tool as the model sees it: a function whose calls become items of `kind`.
+
+    Raises:
+        DeclarationError: The kind has no reader of its own, and an argument would not reach a model again.
+    """
+
+    kind: ItemKind
+    description: str
+    parameters: Mapping[str, object]
+
+    def __attrs_post_init__(self) -> None:
+        """Check that the item keeps the arguments."""
+        check_arguments(self.kind, self.parameters)
+
+
+def _object(required: tuple[str, ...], **properties: Mapping[str, object]) -> Mapping[str, object]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_COUNT: Final = {"type": "integer"}
+
+CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
+    {
+        "local_shell": ClientTool(
+            "local_shell_call",
+            "Runs a command on the user's machine and returns its output.",
+            _object(
+                ("command",),
+                command={**_TEXTS, "description": "The program and its arguments."},
+                working_directory=_TEXT,
+                timeout_ms=_COUNT,
+                env={"type": "object", "additionalProperties": _TEXT},
+            ),
+        ),
+        "shell": ClientTool(
+            "shell_call",
+            "Runs shell commands, which may run at the same time, and returns their output.",
+            _object(("commands",), commands=_TEXTS, timeout_ms=_COUNT, max_output_length=_COUNT),
+        ),
+        "apply_patch": ClientTool(
+            "apply_patch_call",
+            "Creates, updates or deletes a file. The diff is in the V4A format: lines that begin with `+` are added, "
+            "those with `-` removed, those with a space kept; `@@` begins a section.",
+            _object(
+                ("type", "path"),
+                type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+                path=_TEXT,
+                diff=_TEXT,
+            ),
+        ),
+        "tool_search": ClientTool(
+            "tool_search_call",
+            "Searches for further tools, which can be called once they were found.",
+            _object(("query",), query=_TEXT),
+        ),
+    }
+)
+"""The tools by type, which is also the function's name."""

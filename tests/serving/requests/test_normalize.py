@@ -232,6 +232,7 @@ HOSTED = HostedTools(
     frozenset({"container"}),
 )
 NOTHING = {"type": "object", "properties": {}}
+FILE_SEARCH = {"name": "file_search", "parameters": {"properties": {"queries": {"type": "array"}, "limit": {"type": "integer"}}}}
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER = {"type": "function", "name": "weather", "parameters": CITY}
 FORECAST = {
@@ -386,13 +387,60 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
             {"route": Route("web_search_call", payload="input")},
             "'web_search_call' has no text (`text_path`) for the payload 'input'",
         ),
+        (
+            "web_search_call",
+            {"route": Route("image_generation_call")},
+            "'image_generation_call' has no text (`text_path`) for the payload 'text'",
+        ),
+        (
+            "web_search_call",
+            {"route": Route("image_generation_call", payload="fields")},
+            "`as_function_call` of 'image_generation_call' does not name the function 'web_search'",
+        ),
+        (
+            "web_search_call",
+            {"route": Route("file_search_call", payload="fields")},
+            "`as_function_call` of 'file_search_call' does not name the function 'web_search'",
+        ),
+        (
+            "web_search_call",
+            {"route": Route("file_search_call", payload="fields"), "function": FILE_SEARCH},
+            "the route of 'file_search_call' has no name for a call with other arguments",
+        ),
+        (
+            "web_search_call",
+            {"route": Route("file_search_call", {"name": "file_search"}, payload="fields"), "function": FILE_SEARCH},
+            "'file_search_call' has no fields for arguments, and no reader in `_READERS`: limit",
+        ),
     ],
-    ids=("a text among fields", "an argument that is not the text", "an input without a text"),
+    ids=(
+        "a text among fields",
+        "an argument that is not the text",
+        "an input without a text",
+        "a message",
+        "no function of the model",
+        "another function",
+        "no name",
+        "an argument without a field",
+    ),
 )
-def test_a_hosted_call_that_would_lose_its_text_is_refused(kind, changes, message):
+def test_a_hosted_call_that_would_lose_its_arguments_is_refused(kind, changes, message):
     with pytest.raises(DeclarationError) as refused:
         evolve(HOSTED_CALLS[kind], **changes)
     assert str(refused.value) == message
+
+
+def test_a_hosted_call_whose_text_a_model_would_not_read_back_is_refused(monkeypatch):
+    monkeypatch.setattr(ITEMS["code_interpreter_call"], "as_function_call", ("python", "outputs"))
+    with pytest.raises(DeclarationError) as refused:
+        evolve(HOSTED_CALLS["code_interpreter_call"])
+    assert str(refused.value) == "`as_function_call` of 'code_interpreter_call' does not name the field of its text, 'code'"
+
+
+def test_a_hosted_call_may_have_its_arguments_as_fields():
+    function = {"name": "file_search", "parameters": {"properties": {"queries": {}}}}
+    route = Route("file_search_call", {"name": "file_search"}, payload="fields")
+    assert evolve(HOSTED_CALLS["web_search_call"], function=function, route=route).route == route
 
 
 def test_listed_mcp_tools_are_offered_as_functions_and_chosen_by_name():

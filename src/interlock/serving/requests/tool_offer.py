@@ -20,7 +20,7 @@ from interlock.events.items import ITEMS, NOTHING
 from interlock.events.json import elements, is_object, members
 from interlock.events.tools import AnyTool
 from interlock.fsm.table import DeclarationError
-from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.client_tools import CLIENT_TOOLS, check_arguments
 from interlock.parsers.routing import SEPARATOR, Route, Routing, flat_name, route_declared, server_route
 from interlock.serving.requests.input_items import JsonItem
 
@@ -59,7 +59,8 @@ class HostedCall:
 
     Raises:
         DeclarationError: The item has a text (`text_path`), and the payload is not `input` or the text not the function's only
-            argument; or it has none, and the payload is `input`.
+            argument; or it has none, and the payload is neither `fields` nor `browser`. Or a model could not read the arguments
+            of the function back, or the route of the payload `fields` lacks a name.
     """
 
     tool: HostedTool
@@ -75,13 +76,21 @@ class HostedCall:
     cites: bool = False  # whether its results are pages that the model cites
 
     def __attrs_post_init__(self) -> None:
-        """Check that the payload writes the item's text, if it has one."""
-        kind, payload = self.route.kind, self.route.payload
-        text, arguments = ITEMS[kind].text_path, members(members(self.function.get("parameters")).get("properties"))
-        if text and (payload, *arguments) != ("input", text[-1]):
+        """Check that the item has all arguments, and that a model reads it as a call of the function with them."""
+        kind, payload, parameters = self.route.kind, self.route.payload, members(self.function.get("parameters"))
+        text, read_as = ITEMS[kind].text_path, ITEMS[kind].as_function_call
+        if text and (payload, *members(parameters.get("properties"))) != ("input", text[-1]):
             raise DeclarationError(f"{kind!r} has a text: its payload is 'input', and the only argument {text[-1]!r}")
-        if payload == "input" and not text:
-            raise DeclarationError(f"{kind!r} has no text (`text_path`) for the payload 'input'")
+        if not text and payload not in {"fields", "browser"}:
+            raise DeclarationError(f"{kind!r} has no text (`text_path`) for the payload {payload!r}")
+        if read_as is None or read_as[0] != self.function.get("name"):
+            raise DeclarationError(f"`as_function_call` of {kind!r} does not name the function {self.function.get('name')!r}")
+        if text and read_as[1] != text[0]:
+            raise DeclarationError(f"`as_function_call` of {kind!r} does not name the field of its text, {text[0]!r}")
+        if payload == "fields":
+            if "name" not in self.route.fields:
+                raise DeclarationError(f"the route of {kind!r} has no name for a call with other arguments")
+            check_arguments(kind, parameters)
 
     def mcp_tool(self, fields: Mapping[str, object]) -> str:
         """Return the name of the MCP server's tool for a call with these fields."""
