@@ -12,11 +12,11 @@ from for_each import for_each
 
 from interlock.events.items import ITEMS
 from interlock.events.sse import EventWriter, SseWriter
-from interlock.events.stream import EVENTS, Completed, Created, Queued
+from interlock.events.stream import EVENTS, ArgumentsDone, Completed, Created, Queued
 from interlock.fsm import table
 from interlock.fsm.deltas import Finish
 from interlock.fsm.driver import ResponseDriver, SequentialIds
-from interlock.fsm.emissions import added, done, progress, text_delta, text_done, text_part_added
+from interlock.fsm.emissions import _field_done, added, done, progress, text_delta, text_done, text_part_added
 from interlock.fsm.lifecycle import Emission, Lifecycle, Subject, emission, stream_of
 from interlock.fsm.lifecycles import DECLARED, LIFECYCLES, RESPONSE
 from interlock.fsm.table import DeclarationError, Edge, IllegalTransition, Machine, Table
@@ -334,6 +334,12 @@ def test_a_valid_lifecycle_is_accepted():
 def test_a_progress_event_that_no_item_declares_is_refused():
     with pytest.raises(DeclarationError, match=r"^`ProgressName` in events/items.py has no 'response.mcp_call.started'$"):
         progress("mcp_call.started")
+
+
+def test_a_done_event_with_several_fields_needs_an_emission_of_its_own():
+    with pytest.raises(DeclarationError) as caught:
+        _field_done(ArgumentsDone)
+    assert str(caught.value) == "`_field_done` is for events with one field; write an `@emission` for ArgumentsDone"
 
 
 # Lifecycles run as they are declared: the compiled rows equal the edges

@@ -43,7 +43,10 @@ def _delta(event: type[_OwnTextDelta]) -> ItemEmission:
 
 def _field_done(event: type[_FieldDone]) -> ItemEmission:
     """Return the emission of an event with a complete text, which is also in the field of the item with the same name."""
-    (field,) = stream.own_fields(event)
+    fields = stream.own_fields(event)
+    if len(fields) != 1:
+        raise DeclarationError(f"`_field_done` is for events with one field; write an `@emission` for {event.__name__}")
+    (field,) = fields
 
     def make(item: AnyItem) -> stream.StreamEvent:
         text = item.end_text()
