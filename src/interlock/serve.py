@@ -7,7 +7,7 @@ try:
     from interlock.serving.http.server import ServerThread
     from interlock.serving.requests.api_errors import ApiError, EngineError, PromptError, ToolError, ToolFailedError
     from interlock.serving.requests.chat_request import read_chat
-    from interlock.serving.requests.create import ResponseRequest, read_request
+    from interlock.serving.requests.create import ResponseRequest, read_request, read_translated
     from interlock.serving.requests.input_items import text_of
     from interlock.serving.requests.messages_request import read_messages
     from interlock.serving.requests.tool_offer import HostedTool
@@ -51,5 +51,6 @@ __all__ = [
     "read_chat",
     "read_messages",
     "read_request",
+    "read_translated",
     "text_of",
 ]

@@ -230,7 +230,15 @@ def read_request(raw: Mapping[str, object]) -> ResponseRequest:
 def read_translated(
     body: Mapping[str, object], read: Callable[[Mapping[str, object]], ResponseRequest] = read_request
 ) -> ResponseRequest:
-    """Validate a body that stands for a request of another API, whose limit of output tokens may be below the minimum."""
+    """Validate a body that stands for a request of another API, whose limit of output tokens may be below that of Responses.
+
+    Args:
+        body: What `read_chat` or `read_messages` returned.
+        read: Validates the rest.
+
+    Raises:
+        ApiError: 400 for an invalid parameter, by its name in Responses.
+    """
     limit = body.get("max_output_tokens")
     if not isinstance(limit, int) or limit >= LEAST_TOKENS:
         return read(body)
