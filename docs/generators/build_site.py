@@ -176,7 +176,7 @@ def main() -> None:
     configuration = BUILD / "zensical.toml"
     configuration.write_text(configured([*NAV, {"API reference": reference}]), "utf-8")
     home = PAGES / "index.md"  # its heading is the site's name, which ends the title of every page
-    home.write_text(f"---\ntitle: {PROJECT['description'].removesuffix('.')}\n---\n\n{home.read_text('utf-8')}", "utf-8")
+    home.write_text(f"---\ntitle: Legal streams for any agent and any model\n---\n\n{home.read_text('utf-8')}", "utf-8")
     command = [
         str(Path(sys.executable).with_name("zensical")),
         "build",
@@ -229,7 +229,7 @@ def linked(source: Path, page: Path) -> str:
             if IS_PUBLIC:
                 return f"{image}[{label}]({REPOSITORY}/blob/main/{name}{anchor})"
             shown = f"<code>{name.replace('/', '/<wbr>')}</code>"
-            return shown if label.strip("`/") in name else f"{label} ({shown})"
+            return shown if name.endswith(label.strip("`/")) or "/" in label else f"{label} ({shown})"
         return f"{image}[{label}]({os.path.relpath(aim, page.parent)}{anchor})"
 
     def code(match: re.Match[str]) -> str:

@@ -148,6 +148,7 @@ def test_the_menu_of_the_site_has_every_page_once() -> None:
         ("![live]({docs}/guides/viewer/live.png)", "[![live](guides/viewer/live.png)](guides/viewer/live.png)"),
         ("[build.py]({root}/src/interlock/serving/build.py)", "<code>src/<wbr>interlock/<wbr>serving/<wbr>build.py</code>"),
         ("[the license]({root}/LICENSE)", "the license (<code>LICENSE</code>)"),
+        ("[engine]({root}/src/interlock/serving/engines)", "engine (<code>src/<wbr>interlock/<wbr>serving/<wbr>engines</code>)"),
     ],
 )
 def test_a_link_of_the_site_has_the_title_of_its_page_or_the_path_of_its_file(link, shown, tmp_path) -> None:
