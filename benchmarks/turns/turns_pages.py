@@ -116,9 +116,9 @@ rows; those that met it in {after} are in parentheses. *Breaks* says what a clie
 the stream helper of the `openai` package ({openai}, Python) raises at an event; the content in a place is another one than the
 model wrote; of the rest, *nothing tried* breaks.
 
-Of the {ordinary} ordinary turns, {unended} has no end, {raising} raise, and {wrong} more have a wrong last event; all are of gpt-oss
-with hosted tools. The other {harmless} with an error in their stream break nothing that was tried. Of the turns whose stream has no
-error, {other} have [other content](#key).
+Of the {ordinary} ordinary turns, {unended} has no end, {raising} raise, and {wrong} more have a wrong last event; all are of
+gpt-oss with hosted tools. The other {harmless} with an error in their stream break nothing that was tried. Of the turns whose
+stream has no error, {other} have [other content](#key).
 
 `benchmarks/turns/faults.py` assigns each error to a fault. Line numbers are those of vLLM's tag v{release}. The issues and pull
 requests, read in November 2026, describe the fault or a part of it, or fix it; none was found for the other faults.

@@ -127,13 +127,19 @@ def test_a_turn_that_stops_inside_arguments_is_cut(name, arguments, left):
 
 
 @pytest.mark.parametrize(("reason", "ending"), [("stop", "stop"), ("tool_calls", "stop"), ("length", "length"), ("cut", "error")])
-@pytest.mark.parametrize("arguments", ['{"s":"B', '{"s": "B",}', "{s: 5}"])
-def test_a_malformed_call_before_another_fails_the_turn_only_if_the_turn_is_cut(reason, ending, arguments):
+def test_a_call_that_breaks_off_before_another_fails_the_turn_only_if_the_turn_is_cut(reason, ending):
     parser = ChatParser(ROUTING)
-    deltas = run(parser, [Chunk([1], delta=tool(0, arguments, "f")), Chunk([1], delta=tool(1, "{}", "g"))], reason)
-    assert items(deltas)[0] == call("f", arguments)
+    deltas = run(parser, [Chunk([1], delta=tool(0, '{"s":"B', "f")), Chunk([1], delta=tool(1, "{}", "g"))], reason)
+    assert items(deltas)[0] == call("f", '{"s":"B')
     assert deltas[-1] == EndTurn(ending, Usage(output_tokens=2))
     assert parser.recoveries == ({} if reason == "length" else {("chat", "cut_call"): 1})
+
+
+@pytest.mark.parametrize("arguments", ['{"s": "B",}', "{s: 5}", '{"s": nulx', '{"s": 5} {'])
+def test_broken_arguments_are_those_of_a_complete_call_wherever_they_are(arguments):
+    broken, whole = tool(0, arguments, "f"), tool(1, "{}", "g")
+    assert read(broken, whole) == [call("f", arguments), call("g", "{}")]
+    assert read(broken) == [call("f", arguments)]
 
 
 def test_a_call_may_have_its_arguments_and_id_before_its_name():

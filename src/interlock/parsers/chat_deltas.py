@@ -38,7 +38,17 @@ from interlock.parsers.item_writers import (
     text_deltas,
     writer_for,
 )
-from interlock.parsers.routing import ANSWER, PREAMBLE, REASONING, EndReason, Routing, as_arguments, finish_reason_of, is_json
+from interlock.parsers.routing import (
+    ANSWER,
+    PREAMBLE,
+    REASONING,
+    EndReason,
+    Routing,
+    as_arguments,
+    breaks_off,
+    finish_reason_of,
+    is_json,
+)
 
 TextKey: TypeAlias = Literal["reasoning", "content", "refusal"]
 CallKey: TypeAlias = TextKey | int
@@ -124,10 +134,10 @@ class _QueuedItem:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether this is a call with truncated arguments, except a browser call, which rejects them itself."""
+        """Whether this is a call whose arguments break off, except a browser call, which rejects them itself."""
         text = "".join(self.arguments)
         route = None if self.writer is None else self.writer.route
-        is_partial = text.lstrip().startswith("{") and not is_json(text)
+        is_partial = text.lstrip().startswith("{") and breaks_off(text)
         return is_partial and route is not None and route.is_call and route.payload != "browser"
 
 

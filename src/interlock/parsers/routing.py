@@ -252,3 +252,12 @@ def is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def breaks_off(text: str) -> bool:
+    """Return whether a text is the beginning of JSON; broken JSON is not, wherever it ends."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return error.pos == len(text)
+    return False
