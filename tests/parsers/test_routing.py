@@ -219,7 +219,8 @@ def test_the_arguments_of_a_file_search_become_fields_of_its_item():
 
     arguments, function_call = '{"queries": ["rain"]}', Open("function_call", {"name": "file_search"})
     assert written(arguments) == [Open("file_search_call", {"queries": ["rain"]}, arguments), Close()]
-    assert [written(odd) for odd in ("{}", "[]")] == [[function_call, odd, Close()] for odd in ("{}", "[]")]
+    extra = [f'{{"queries": ["rain"], {field}}}' for field in ('"results": []', '"status": "failed"', '"id": "fs_1"')]
+    assert [written(odd) for odd in ("{}", "[]", *extra)] == [[function_call, odd, Close()] for odd in ("{}", "[]", *extra)]
     assert written('{"queries": 1}')[0] == function_call
 
 

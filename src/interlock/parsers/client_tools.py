@@ -26,13 +26,16 @@ def read_call(kind: ItemKind, arguments: str, fields: Fields) -> list[Delta] | N
         value: object = orjson.loads(arguments)
         if not is_object(value):
             return None
-        return _READERS[kind](value, fields) if kind in _READERS else _as_fields(kind, {**value, **fields}, arguments)
+        return _READERS[kind](value, fields) if kind in _READERS else _as_fields(kind, value, fields, arguments)
     except ValueError:
         return None
 
 
-def _as_fields(kind: ItemKind, fields: Fields, arguments: str) -> list[Delta]:
+def _as_fields(kind: ItemKind, values: Fields, fields: Fields, arguments: str) -> list[Delta] | None:
+    fields = {**values, **fields}
     open_item(kind, fields)  # only checks the types
+    if _drop_nulls(values).keys() - members(ITEMS[kind].arguments_of(values)).keys():
+        return None  # the other fields, such as the result and the status, are not the model's to write
     return [Open(kind, fields, arguments), Close()]
 
 

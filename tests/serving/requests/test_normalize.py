@@ -405,7 +405,7 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
         (
             "web_search_call",
             {"route": Route("file_search_call", payload="fields"), "function": FILE_SEARCH},
-            "the route of 'file_search_call' has no name for a call with other arguments",
+            "the route of 'file_search_call' does not name the function, for a call with other arguments",
         ),
         (
             "web_search_call",

@@ -88,8 +88,8 @@ class HostedCall:
         if text and read_as[1] != text[0]:
             raise DeclarationError(f"`as_function_call` of {kind!r} does not name the field of its text, {text[0]!r}")
         if payload == "fields":
-            if "name" not in self.route.fields:
-                raise DeclarationError(f"the route of {kind!r} has no name for a call with other arguments")
+            if self.route.fields.get("name") != self.function.get("name"):
+                raise DeclarationError(f"the route of {kind!r} does not name the function, for a call with other arguments")
             check_arguments(kind, parameters)
 
     def mcp_tool(self, fields: Mapping[str, object]) -> str:
