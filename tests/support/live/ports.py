@@ -1,10 +1,8 @@
 """A port for a server that a test starts."""
 
+import atexit
 import socket
 import sys
-from typing import Final
-
-_RESERVED: Final[list[socket.socket]] = []
 
 
 def free_port() -> int:
@@ -17,7 +15,7 @@ def free_port() -> int:
     reserved.bind(("127.0.0.1", 0))
     port = int(reserved.getsockname()[1])
     if sys.platform == "linux":
-        _RESERVED.append(reserved)
+        atexit.register(reserved.close)
     else:  # no server could bind it
         reserved.close()
     return port
