@@ -263,6 +263,13 @@ def test_an_alert_and_a_panel_count_the_failures_that_no_client_causes(alert, pa
     assert found == always | {("failed", reason, "gpt-4o") for reason in lacking}
 
 
+def test_an_alert_counts_the_calls_that_an_upstream_refuses_as_wrong() -> None:
+    (expression,) = (rule["expr"] for rule in ALERTS if rule["alert"] == "InterlockUpstreamRefuses")
+    refused = CAUSED_BY_CLIENTS | {"400", "404", "413", "422"}
+    samples = [{"error_type": code} for code in CODES | refused | {"", "401", "429", "500", "cancelled"}]
+    assert counted(expression, samples) == {(code,) for code in refused}
+
+
 def test_the_schema_of_the_chart_describes_its_values() -> None:
     schema, values = json.loads(TEXTS["chart/values.schema.json"]), yaml.safe_load(TEXTS["chart/values.yaml"])
     Draft7Validator.check_schema(schema)
