@@ -36,7 +36,7 @@ PATHS: Final = {INTERLOCK: "", VLLM: "/vllm", FLOOR: "/floor"}
 
 
 @frozen
-class Asked:
+class Options:
     """The arguments: measure the cases whose names contain `only`, with `streams` streams if that is given."""
 
     only: str
@@ -55,8 +55,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"cases whose names hold this: {names}")
     parser.add_argument("--streams", type=int, help="with so many streams alone")
     parser.add_argument("--repeats", type=int, help="rounds of each route")
-    asked = Asked(**vars(parser.parse_args()))
-    if asked.only != DELAYS and not any(asked.has(case) for case in CASES):
+    options = Options(**vars(parser.parse_args()))
+    if options.only != DELAYS and not any(options.has(case) for case in CASES):
         parser.error(f"no case has these; the cases are {', '.join(f'{case.name} {[*case.streams]}' for case in CASES)}")
     console = Console(width=None if sys.stdout.isatty() else 190)
     with TemporaryDirectory() as folder:
@@ -65,16 +65,16 @@ def main() -> None:
         environment = {"VLLM_PLUGINS": "interlock,interlock_bench", "PYTHONPATH": path}
         results: list[Result] = []
         for setup, cases in groupby(CASES, lambda case: case.server):
-            chosen = [case for case in cases if asked.has(case)]
-            if not chosen and not (setup is WRITER.server and asked.only == DELAYS):
+            chosen = [case for case in cases if options.has(case)]
+            if not chosen and not (setup is WRITER.server and options.only == DELAYS):
                 continue
             console.print(f"starting the server of {setup.model}, which takes half a minute")
             with servers.Server(evolve(setup, environment=environment)) as server:
-                results += _measure(list(_rows(server, chosen, asked)), console)
-                if setup is WRITER.server and asked.only in DELAYS and asked.streams is None:
+                results += _measure(list(_rows(server, chosen, options)), console)
+                if setup is WRITER.server and options.only in DELAYS and options.streams is None:
                     console.print("measuring for how long others wait")
                     urls = {name: f"{server.url}{path}/v1/responses" for name, path in PATHS.items()}
-                    results += delays(urls, asked.repeats or WRITER.repeats)
+                    results += delays(urls, options.repeats or WRITER.repeats)
             _keep(results, console)
 
 
@@ -98,13 +98,13 @@ def _announce(folder: Path) -> None:
     (package / "entry_points.txt").write_text("[vllm.endpoint_plugins]\ninterlock_bench = server.routes:Routes\n")
 
 
-def _rows(server: servers.Server, cases: Sequence[Case], asked: Asked) -> Iterator[Row]:
+def _rows(server: servers.Server, cases: Sequence[Case], options: Options) -> Iterator[Row]:
     for case in cases:
         for streams in case.streams:
-            if asked.streams in {None, streams}:
+            if options.streams in {None, streams}:
                 rounds = {name: _cost(server, case, path, streams) for name, path in PATHS.items()}
                 name = f"{case.name}, {streams} stream{'s' if streams > 1 else ''}"
-                yield Row("server", name, "µs per token", rounds, asked.repeats or case.repeats, streams)
+                yield Row("server", name, "µs per token", rounds, options.repeats or case.repeats, streams)
 
 
 def _measure(rows: Sequence[Row], console: Console) -> list[Result]:

@@ -273,8 +273,8 @@ def main() -> None:
     names = (*SERVERS, "page")
     parser.add_argument("servers", nargs="*", type=one_of(names), help=f"{', '.join(names)}: `page` runs nothing")
     parser.add_argument("--api", action="append", choices=EVERY, help="through this API, and not all that the server has")
-    asked = parser.parse_args()
-    keys: list[str] = asked.servers
+    options = parser.parse_args()
+    keys: list[str] = options.servers
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if keys != ["page"]:
         with tempfile.TemporaryDirectory() as name, running(SERVERS["interlock"], "", Path(name)) as upstream:
@@ -285,7 +285,7 @@ def main() -> None:
                     print(f"{server.name}: skipped: not installed")
                     continue
                 with tempfile.TemporaryDirectory() as own, running(server, upstream, Path(own)) as url:
-                    apis = [api for api in server.apis if api in (asked.api or EVERY)]
+                    apis = [api for api in server.apis if api in (options.api or EVERY)]
                     reports = {api: play(url, api, server.model) for api in apis}
                 results[key] = {"version": found, "reports": {**results.get(key, {}).get("reports", {}), **reports}}
                 print(

@@ -231,25 +231,25 @@ def arguments() -> Namespace:
     parser.add_argument(
         "--turn", action="append", default=[], help="a turn to show instead; docs/evidence/conformance/turns.md has the names"
     )
-    asked = parser.parse_args()
-    unknown = {*asked.turn} - {turn.name for _, _, turns in PLAN for turn in turns}
+    options = parser.parse_args()
+    unknown = {*options.turn} - {turn.name for _, _, turns in PLAN for turn in turns}
     if unknown:
         parser.error(f"docs/evidence/conformance/turns.md has no {', '.join(map(repr, unknown))}")
-    if "fixes" in asked.groups[1:] or ("next" in asked.groups and asked.groups != ["next"]):
+    if "fixes" in options.groups[1:] or ("next" in options.groups and options.groups != ["next"]):
         parser.error("fixes comes first, and next alone")
-    return asked
+    return options
 
 
 def main() -> None:
     """Measure the groups that the command line names, or all; keep the results, and write the pages."""
-    asked = arguments()
-    if asked.turn:
-        show(asked.turn)
+    options = arguments()
+    if options.turn:
+        show(options.turn)
         return
     source = Path(str(distribution("vllm").locate_file("")))
     build = f"vLLM {version('vllm')} ({platform.machine()}, Python {platform.python_version()})"
     run, sides = read_results(RESULTS.read_text(encoding="utf-8"))
-    groups, played_sides = asked.groups, SIDES
+    groups, played_sides = options.groups, SIDES
     if groups[:1] == ["fixes"]:
         play_fixes(groups[1:], build)
         return

@@ -149,7 +149,7 @@ class OpenCall:
         return self.writer.write(json_text)
 
     def break_off(self) -> None:
-        """Write the following text unchanged; after it, no brace completes what keys have begun."""
+        """Write the following text unchanged; after it, no brace closes the object that the keys opened."""
         self._keyed = False
 
     def declares(self, key: str) -> bool:
