@@ -24,7 +24,7 @@ from interlock.parsers.families import ParserSettings, family, has_family
 from interlock.parsers.routing import Route
 
 HOSTED: Final = {  # the items of the functions that vLLM runs itself, for models other than gpt-oss
-    "code_interpreter": Route("code_interpreter_call", payload="code"),
+    "code_interpreter": Route("code_interpreter_call", payload="input"),
     "web_search_preview": Route("web_search_call", payload="browser", function="search"),
 }
 
@@ -97,7 +97,7 @@ class EventServing(serving.OpenAIServingResponses):
         settings = ParserSettings.from_request({**body, "include_reasoning": request.include_reasoning})
         settings.routing = evolve(settings.routing, declared={**HOSTED, **settings.routing.declared})
         settings.count = getattr(context.response_parser, "count_reasoning_tokens", None)
-        text = interlock.ChatParser(settings.routing, settings.include_reasoning, settings.count)
+        text: interlock.Parser = interlock.ChatParser(settings.routing, settings.include_reasoning, settings.count)
         if self.family is not None and request.tool_choice in ("auto", "none"):  # vLLM has required calls written as JSON
             text = interlock.FamilyParser(self.family, settings)
         parser = interlock.parser_for("harmony", body) if self.use_harmony else text
