@@ -183,7 +183,7 @@ def test_the_guide_starts_and_restarts_the_gateways_that_its_proxy_knows_by_a_ho
     ports = re.findall(r"^ +server 127\.0\.0\.1:(\d+) max_fails=0;", proxy, flags=re.MULTILINE)
     assert {*re.findall(r"^(systemctl (?:enable --now|restart) interlock@.*?)(?: +#|$)", page, flags=re.MULTILINE)} == {
         f"systemctl enable --now interlock@{ports[0]} interlock@{ports[1]}",
-        f"systemctl restart interlock@{ports[0]} && systemctl restart interlock@{ports[1]}",
+        f"systemctl restart interlock@{ports[0]} && sleep 5 && systemctl restart interlock@{ports[1]}",
     }
     assert re.findall(r"^ +.*(?:resolve|Host).*", proxy, flags=re.MULTILINE) == ["            proxy_set_header Host $host;"]
     file = tomllib.loads((tmp_path / "interlock" / "gateway.toml").read_text())

@@ -137,31 +137,39 @@ def balancer(request):
     return request.param
 
 
-async def keep_asking(client, url, begun, ended, ends):
-    """Begin a stream as soon as the last has ended, and count how they end; `begun` is set at the first byte of the first one."""
+async def keep_asking(client, url, heard, ended, ends):
+    """Begin a stream as soon as the last has ended, and count how they end; `heard` is set at each chunk."""
     while not ended.is_set():
         try:
             async with client.stream("POST", f"{url}/v1/responses", json=BODY, headers=KEY) as answer:
                 text = b""
                 async for chunk in answer.aiter_bytes():
-                    begun.set()
+                    heard.set()
                     text += chunk
             ends[f"{answer.status_code} {bodies(text)[-1]['type'] if answer.status_code == 200 else text[:200]}"] += 1
         except httpx.HTTPError as error:
             ends[repr(error)] += 1
 
 
+async def hear_all(clients):
+    """Wait until each client has received a chunk from now on, so that none of their requests is still without an answer."""
+    for heard in clients:
+        heard.clear()
+    await asyncio.wait_for(asyncio.gather(*(heard.wait() for heard in clients)), SECONDS)
+
+
 async def restart_each(url, gateways):
-    """Restart one gateway after the other under load; return how the streams ended, and how many began before all was done."""
-    ends, ended, begun = Counter(), asyncio.Event(), [asyncio.Event() for _ in range(STREAMS)]
+    """Restart one gateway after the other under load; return how the streams ended."""
+    ends, ended, clients = Counter(), asyncio.Event(), [asyncio.Event() for _ in range(STREAMS)]
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(timeout=300, limits=limits) as client, asyncio.TaskGroup() as group:
-        for each in begun:
-            group.create_task(keep_asking(client, url, each, ended, ends))
-        await asyncio.wait_for(asyncio.gather(*(each.wait() for each in begun)), 60)
+        for heard in clients:
+            group.create_task(keep_asking(client, url, heard, ended, ends))
+        await hear_all(clients)
         for gateway in gateways:
             await asyncio.to_thread(gateway.stop)
             await asyncio.to_thread(gateway.start)
+            await hear_all(clients)  # what this gateway refused has begun at the other one
         ended.set()
     return ends
 
