@@ -409,3 +409,16 @@ def test_a_truncated_stream_of_messages_or_chat_is_not_legal(events, api, rule):
     assert rule in {each.rule for each in findings(events, api=api)}
     with pytest.raises(AssertionError, match=f"{rule} at event"):
         assert_legal(events, api=api)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"dialect": "open"}, "dialect is 'open' instead of openai or open_responses"),
+        ({"api": "completions"}, "api is 'completions' instead of responses, messages or chat"),
+    ],
+)
+def test_an_unknown_dialect_or_api_is_refused(names, message) -> None:
+    for stream in (LEGAL["message"], framed(LEGAL["message"])):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            assert_legal(stream, **names)

@@ -17,7 +17,7 @@ from typing import Final
 from attrs import define, evolve, frozen
 
 from interlock.events import stream
-from interlock.events.dialects import OPEN_RESPONSES, DialectName, from_open_responses
+from interlock.events.dialects import DIALECTS, OPEN_RESPONSES, DialectName, from_open_responses
 from interlock.events.json import as_text, members
 from interlock.events.rulebook import DEVIATIONS, Finding
 from interlock.events.shapes import Path
@@ -107,11 +107,16 @@ class Acceptor:
         permissive: Whether two items may be written at once.
         first_sequence_number: The number of the first event: 0 for a full stream, more for a resumed one, whose items may
             lack their `added` event. None accepts any number.
+
+    Raises:
+        ValueError: There is no such dialect.
     """
 
     def __init__(
         self, *, dialect: DialectName = "openai", permissive: bool = False, first_sequence_number: int | None = 0
     ) -> None:
+        if dialect not in DIALECTS:
+            raise ValueError(f"dialect is {dialect!r} instead of {' or '.join(DIALECTS)}")
         self._dialect = dialect
         self._permissive = permissive
         self._items = StreamItems(whole=True)

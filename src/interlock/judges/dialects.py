@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Final
 
-from interlock.dialects import DIALECT_APIS, ApiName
+from interlock.dialects import APIS, DIALECT_APIS, ApiName
 from interlock.events.dialects import DialectName
 from interlock.events.json import EMPTY, elements, is_object, members, parse
 from interlock.events.rulebook import Rule
@@ -76,6 +76,9 @@ class AnyJudge:
     """Validates the bytes of a stream of any API, which the first event shows unless `api` names it.
 
     `dialect`, `permissive`, `first` and `whole` are for the Responses API; see `Judge`.
+
+    Raises:
+        ValueError: There is no such API.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class AnyJudge:
         first: int = 0,
         whole: Body | None = None,
     ) -> None:
+        if api not in (None, *APIS):
+            raise ValueError(f"api is {api!r} instead of {', '.join(APIS[:-1])} or {APIS[-1]}")
         self._responses: Callable[[], Judge] = lambda: Judge(dialect=dialect, permissive=permissive, first=first, whole=whole)
         self._judge: Judge | DialectJudge | None = None if api is None else self._make(api)
         self._content_type: str | None = None

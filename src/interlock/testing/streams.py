@@ -117,6 +117,7 @@ def assert_legal(
     Raises:
         AssertionError: The stream is not legal, and the message lists the findings; or the bytes are no stream, such as the error
             or the whole answer of a server.
+        ValueError: There is no such dialect or API.
     """
     entries = [stream] if isinstance(stream, bytes) else [*stream]
     chunks = [entry for entry in entries if isinstance(entry, bytes)]
