@@ -434,12 +434,13 @@ def test_a_websocket_from_a_foreign_origin_is_refused(serve) -> None:
                 assert socket.ask()[-1]["type"] == "response.completed"
 
 
-def test_a_path_without_websockets_is_not_found(url) -> None:
+def test_a_path_without_websockets_is_not_found(url, caplog) -> None:
     with pytest.raises(InvalidStatus) as refused, connect(url.replace("http", "ws", 1) + "/v1/nothing"):
         pass
     assert refused.value.response.status_code == 404
     message = json.loads(refused.value.response.body)["error"]["message"]
     assert message.startswith("Invalid URL (WEBSOCKET /v1/nothing). This server serves /v1/responses, ")
+    assert [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"] == []
 
 
 def test_the_openai_package_connects(url) -> None:

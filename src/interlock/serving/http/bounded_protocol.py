@@ -13,7 +13,7 @@ from collections.abc import Generator
 from time import perf_counter
 from typing import Any, Final
 
-from uvicorn._types import ASGIReceiveEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.config import WS_PROTOCOLS
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
@@ -68,6 +68,11 @@ class BoundedProtocol(WebSocketsSansIOProtocol):
         message = await super().receive()
         self._continue()
         return message
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # uvicorn 0.54 logs an error for a handshake that was refused
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop unread input, and break the reference cycles that would keep the connection in memory."""
