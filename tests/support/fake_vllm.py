@@ -216,7 +216,8 @@ class Serving:
             context=context,
             priority=3,
         )
-        return self.responses_stream_generator(request, sampling, loop, context, request.model, TOKENIZER, None)
+        named = {"context": context, "tokenizer": TOKENIZER, "model_name": request.model}  # vLLM passes them by position
+        return self.responses_stream_generator(request, sampling, loop, request_metadata=None, **named)
 
     def _validate_generator_input(self, engine_input):
         if len(engine_input["prompt_token_ids"]) < self.model_config.max_model_len:

@@ -98,6 +98,14 @@ def test_a_server_that_requires_the_plugin_does_not_start_without_it(monkeypatch
     assert refused.value.code == f"{message}the model does not generate responses"
 
 
+def test_a_server_of_a_model_without_responses_says_that_the_plugin_is_not_used(monkeypatch, caplog) -> None:
+    fake.install(monkeypatch)
+    plugin, app = InterlockPlugin(), fake.application()
+    plugin.attach_router(app)
+    asyncio.run(plugin.init_state(None, app.state, None))
+    assert [message.partition(": ")[2] for message in caplog.messages] == ["the model does not generate responses."]
+
+
 def test_a_server_without_sealing_keys_warns_only_with_a_persistent_store(monkeypatch, caplog, tmp_path) -> None:
     assert start(monkeypatch, caplog, None) == (True, [])
     monkeypatch.setenv("INTERLOCK_STORE", f"sqlite:{tmp_path / 'store.db'}")

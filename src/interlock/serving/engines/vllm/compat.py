@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Itera
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -341,16 +341,24 @@ async def begin_call(serving: Serving, request: Request, connection: object) -> 
     def capture(**named: object) -> None:
         arguments.update(named)
 
-    def hand_over(*positional: VllmObject, **_: object) -> VllmCall:
-        request, sampling, _loop, context, model, tokenizer, *_rest = positional
+    def hand_over(*positional: VllmObject, **named: VllmObject) -> VllmCall:
+        given = _signature(type(serving), STREAM).bind(serving, *positional, **named).arguments
+        context = given["context"]
         parser, messages = getattr(context, "response_parser", None), getattr(context, "messages", ())
-        return VllmCall(request, sampling, parser, messages, model, tokenizer, arguments)
+        return VllmCall(
+            given["request"], given["sampling_params"], parser, messages, given["model_name"], given["tokenizer"], arguments
+        )
 
     capturing: VllmObject = copy(serving)
     setattr(capturing, GENERATE, capture)
     setattr(capturing, STREAM, hand_over)
     call: VllmCall | BaseModel = await capturing.create_responses(request, connection)
     return call
+
+
+@cache
+def _signature(owner: type, method: str) -> inspect.Signature:
+    return inspect.signature(getattr(owner, method))
 
 
 def generate(serving: Serving, call: VllmCall, request_id: str, index: int) -> VllmSteps:

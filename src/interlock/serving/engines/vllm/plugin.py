@@ -118,8 +118,7 @@ class InterlockPlugin:
         if self._app is None:
             return
         if serving is None:
-            if _is_required():
-                self._leave("the model does not generate responses")
+            self._leave("the model does not generate responses")
             return
         try:
             obstacle = compat.serving_obstacle(serving)
