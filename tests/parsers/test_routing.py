@@ -237,8 +237,9 @@ def test_the_arguments_of_a_file_search_become_fields_of_its_item():
         ("computer_call", ("action",), "`arguments_of` of 'computer_call' does not return arguments: action"),
         ("program", ("code", "fingerprint"), "`arguments_of` of 'program' does not return arguments: fingerprint"),
         ("image_generation_call", ("size",), "`arguments_of` of 'image_generation_call' does not return arguments: size"),
+        ("image_generation_call", (), "`as_function_call` of 'image_generation_call' does not name the function"),
     ],
-    ids=("no field", "a missing field", "a text", "an object", "several fields", "no function"),
+    ids=("no field", "a missing field", "a text", "an object", "several fields", "no function", "no function and no arguments"),
 )
 def test_a_client_tool_without_a_reader_whose_item_loses_an_argument_is_refused(kind, arguments, message):
     with pytest.raises(DeclarationError) as refused:

@@ -74,7 +74,8 @@ def run_tests(folder, *arguments):
 KIND = (ROOT / "docs" / "design" / "adding-a-kind.md").read_text("utf-8")
 
 
-def test_a_kind_is_added_in_six_files():
+def test_a_kind_is_added_in_six_files(tmp_path):
+    changed_package(KIND, tmp_path)
     assert len({path for path, _ in changes(KIND)}) == 6
 
 
@@ -117,7 +118,8 @@ def test_both_judges_of_the_rule_agree_on_other_streams(tmp_path):
 API = (ROOT / "docs" / "design" / "adding-an-api.md").read_text("utf-8")
 
 
-def test_an_api_is_added_in_six_files():
+def test_an_api_is_added_in_six_files(tmp_path):
+    changed_package(API, tmp_path)
     assert len({path for path, _ in changes(API)}) == 6
 
 
@@ -141,6 +143,11 @@ def test_the_page_of_apis_names_only_constants_of_the_linked_files():
 
 
 UPSTREAM = (ROOT / "docs" / "design" / "adding-an-upstream.md").read_text("utf-8")
+
+
+def test_an_upstream_is_added_in_four_files(tmp_path):
+    changed_package(UPSTREAM, tmp_path, "serving")
+    assert len({path for path, _ in changes(UPSTREAM)}) == 4
 
 
 @pytest.mark.long

@@ -113,7 +113,7 @@ class ClientTool:
     """A client tool as the model sees it: a function whose calls become items of `kind`.
 
     Raises:
-        DeclarationError: The kind has no reader of its own, and an argument would not reach a model again.
+        DeclarationError: The kind has no `as_function_call`; or it has no reader, and an argument would not reach a model again.
     """
 
     kind: ItemKind
@@ -121,8 +121,16 @@ class ClientTool:
     parameters: Mapping[str, object]
 
     def __attrs_post_init__(self) -> None:
-        """Check that the item keeps the arguments."""
+        """Check that a model reads a call back as one of the same function, with its arguments."""
         check_arguments(self.kind, self.parameters)
+        if not self.name:
+            raise DeclarationError(f"`as_function_call` of {self.kind!r} does not name the function")
+
+    @property
+    def name(self) -> str:
+        """The name of the function, which is also the type of the tool."""
+        name, _ = ITEMS[self.kind].as_function_call or ("", "")
+        return name
 
 
 def _object(required: tuple[str, ...], **properties: Mapping[str, object]) -> Mapping[str, object]:
@@ -133,40 +141,39 @@ _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _COUNT: Final = {"type": "integer"}
 
-CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType(
-    {
-        "local_shell": ClientTool(
-            "local_shell_call",
-            "Runs a command on the user's machine and returns its output.",
-            _object(
-                ("command",),
-                command={**_TEXTS, "description": "The program and its arguments."},
-                working_directory=_TEXT,
-                timeout_ms=_COUNT,
-                env={"type": "object", "additionalProperties": _TEXT},
-            ),
+_TOOLS: Final = (
+    ClientTool(
+        "local_shell_call",
+        "Runs a command on the user's machine and returns its output.",
+        _object(
+            ("command",),
+            command={**_TEXTS, "description": "The program and its arguments."},
+            working_directory=_TEXT,
+            timeout_ms=_COUNT,
+            env={"type": "object", "additionalProperties": _TEXT},
         ),
-        "shell": ClientTool(
-            "shell_call",
-            "Runs shell commands, which may run at the same time, and returns their output.",
-            _object(("commands",), commands=_TEXTS, timeout_ms=_COUNT, max_output_length=_COUNT),
+    ),
+    ClientTool(
+        "shell_call",
+        "Runs shell commands, which may run at the same time, and returns their output.",
+        _object(("commands",), commands=_TEXTS, timeout_ms=_COUNT, max_output_length=_COUNT),
+    ),
+    ClientTool(
+        "apply_patch_call",
+        "Creates, updates or deletes a file. The diff is in the V4A format: lines that begin with `+` are added, "
+        "those with `-` removed, those with a space kept; `@@` begins a section.",
+        _object(
+            ("type", "path"),
+            type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+            path=_TEXT,
+            diff=_TEXT,
         ),
-        "apply_patch": ClientTool(
-            "apply_patch_call",
-            "Creates, updates or deletes a file. The diff is in the V4A format: lines that begin with `+` are added, "
-            "those with `-` removed, those with a space kept; `@@` begins a section.",
-            _object(
-                ("type", "path"),
-                type={"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
-                path=_TEXT,
-                diff=_TEXT,
-            ),
-        ),
-        "tool_search": ClientTool(
-            "tool_search_call",
-            "Searches for further tools, which can be called once they were found.",
-            _object(("query",), query=_TEXT),
-        ),
-    }
+    ),
+    ClientTool(
+        "tool_search_call",
+        "Searches for further tools, which can be called once they were found.",
+        _object(("query",), query=_TEXT),
+    ),
 )
+CLIENT_TOOLS: Final[Mapping[str, ClientTool]] = MappingProxyType({tool.name: tool for tool in _TOOLS})
 """The tools by type, which is also the function's name."""
