@@ -142,11 +142,20 @@ def test_a_case_is_not_seen_if_the_model_ignores_it_and_not_served_if_it_is_refu
     assert seen["log probabilities"] == ("not served", "there are none")
 
 
-@pytest.mark.parametrize(("code", "result"), [("compaction_failed", "not seen"), ("server_error", "fails")])
-def test_a_summary_that_the_model_does_not_finish_is_not_seen(results, code, result) -> None:
+@pytest.mark.parametrize(
+    ("code", "result"), [("compaction_failed", "not seen"), ("context_length_exceeded", "not seen"), ("server_error", "fails")]
+)
+def test_a_summary_that_the_model_does_not_finish_or_has_no_room_for_is_not_seen(results, code, result) -> None:
     error = {"error": {"message": "No.", "type": "server_error", "param": None, "code": code}}
     seen = results(**{"/v1/responses/compact": (500, "application/json", json.dumps(error).encode())})[1]
     assert seen["compact"] == (result, "500 No.")
+
+
+def test_log_probabilities_of_an_answer_without_a_text_are_not_seen(results) -> None:
+    data = (CORPUS / "legal" / "function-call.sse").read_bytes()
+    last = json.loads(next(line for line in reversed(data.splitlines()) if line.startswith(b"data: {"))[6:])
+    seen = results(stream=stream(data), whole=whole(last["response"]))[1]
+    assert seen["log probabilities"] == ("not seen", "there is no text")
 
 
 @pytest.mark.parametrize("api", ["responses", "messages", "chat"])

@@ -111,6 +111,8 @@ def stops(reply: Reply, stop: str) -> Outcome:
 
 def has_logprobs(reply: Reply) -> Outcome:
     """Check that there are log probabilities."""
+    if not reply.output.text:
+        return "not seen", "there is no text"
     return PASSES if b'"logprob":' in reply.data.replace(b'" :', b'":') else ("not served", "there are none")
 
 
