@@ -616,11 +616,11 @@ def test_a_server_starts_if_its_store_is_down_but_not_with_a_wrong_one(url, tmp_
         database.execute("UPDATE layout SET version = version + 1")
     other = CliRunner().invoke(app, [*arguments, url])
     assert [result.exit_code for result in (down, new, same, *wrong, other)] == [0, 0, 0, 2, 2, 2, 2]
-    opened = "cannot be opened: its folder is missing, or belongs to another user (unable to open database file)"
+    opened = "cannot be opened: {} (unable to open database file)"
     damaged = "is damaged, or is no SQLite database: file is not a database"
     assert [result.output for result in wrong] == [
-        f"interlock: {missing} {opened}.\n",
-        f"interlock: {folder} {opened}.\n",
+        f"interlock: {missing} {opened.format('its folder is missing, or belongs to another user')}.\n",
+        f"interlock: {folder} {opened.format('it is a folder')}.\n",
         f"interlock: {text} {damaged}.\n",
     ]
     assert (

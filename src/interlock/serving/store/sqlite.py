@@ -221,7 +221,8 @@ class SqliteStore(SharedStore[SqliteConnection]):
             case apsw.ReadOnlyError():
                 down: StoreDown = WrongStore(f"{self.path} {READ_ONLY}.")
             case apsw.CantOpenError():
-                down = WrongStore(f"{self.path} cannot be opened: its folder is missing, or belongs to another user ({error}).")
+                reason = "it is a folder" if Path(self.path).is_dir() else "its folder is missing, or belongs to another user"
+                down = WrongStore(f"{self.path} cannot be opened: {reason} ({error}).")
             case apsw.CorruptError() | apsw.NotADBError():
                 down = WrongStore(f"{self.path} is damaged, or is no SQLite database: {error}.")
             case apsw.Error() if not isinstance(error, apsw.TooBigError):  # a TooBigError concerns only one call
