@@ -103,8 +103,9 @@ def _rows(server: servers.Server, cases: Sequence[Case], options: Options) -> It
         for streams in case.streams:
             if options.streams in {None, streams}:
                 rounds = {name: _cost(server, case, path, streams) for name, path in PATHS.items()}
-                name = f"{case.name}, {streams} stream{'s' if streams > 1 else ''}"
-                yield Row("server", name, "µs per token", rounds, options.repeats or case.repeats, streams)
+                group, noun = ("not streamed", "request") if case.whole else ("server", "stream")
+                name = f"{case.name}, {streams} {noun}{'s' if streams > 1 else ''}"
+                yield Row(group, name, "µs per token", rounds, options.repeats or case.repeats, streams)
 
 
 def _measure(rows: Sequence[Row], console: Console) -> list[Result]:
@@ -125,7 +126,7 @@ def _cost(server: servers.Server, case: Case, path: str, streams: int) -> Round:
     body, url, pid = case.body(streams), f"{server.url}{path}/v1/responses", server.process.pid
 
     def measure() -> float:
-        before: list[float] = []
+        before = [cpu_time(pid)] if case.whole else []
         asyncio.run(read(url, body, streams, lambda: before.append(cpu_time(pid))))
         return (cpu_time(pid) - before[0]) / (streams * tokens)
 

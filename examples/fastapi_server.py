@@ -24,11 +24,9 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from interlock import (
     CONTENT_TYPE,
     DONE_FRAME,
-    Cancel,
     ChatTransducer,
     Chunk,
     EventWriter,
-    Fault,
     Finish,
     MessagesTransducer,
     ResponseDriver,
@@ -95,9 +93,9 @@ async def respond(
         yield driver.feed([*parser.end("length" if usage.output_tokens == budget else "stop", usage), Finish()])
     except Exception:
         logger.exception("the model failed")
-        yield driver.feed([Fault("server_error", "The model failed.", usage)])
+        yield driver.feed(parser.end("error", usage))
     finally:
-        driver.feed([Cancel(usage)])  # the client has disconnected; if the response has ended, this changes nothing
+        driver.feed(parser.end("abort", usage))  # the client has disconnected; if the response has ended, this changes nothing
         logger.info("%s %s", driver.response["id"], driver.response["status"])
 
 
@@ -137,9 +135,12 @@ async def refuse(http: Request, error: ApiError) -> Response:
 async def create_response(http: Request) -> Response:
     """Answer with a stream, or with the response of its last event."""
     body = await body_of(http)
+    for name in ("background", "conversation", "previous_response_id"):
+        if body.get(name):
+            raise ApiError(400, "This server stores no responses.", code="unsupported_parameter", param=name)
     if not body.get("input"):
-        raise ApiError(400, "The request has no input, and this server has no earlier response to continue.", param="input")
-    request = {**body, "input": [*read_request(body).input]}
+        raise ApiError(400, "The request has no input.", param="input")
+    request = {**body, "input": [*read_request(body).input], "store": False}
     if request.get("stream"):
         return StreamingResponse(stream(request), media_type=CONTENT_TYPE, headers=HEADERS)
     driver = driver_for(request)

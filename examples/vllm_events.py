@@ -162,12 +162,13 @@ class EventServing(serving.OpenAIServingResponses):
                             yield [interlock.Run(seen.call.id)]
                 yield [interlock.Finish()]
         except asyncio.CancelledError:  # the client has left, or has cancelled a response in the background
-            yield [interlock.Cancel(None)]
+            yield [*parser.end("abort", interlock.Usage())[:-1], interlock.Cancel(None)]
             raise
         except Exception as error:
             serving.logger.exception("%s failed", driver.id)
             is_public = isinstance(error, (serving.GenerationError, serving.VLLMValidationError))
-            yield [interlock.Fault("server_error", str(error) if is_public else "The server had an error.")]
+            message = str(error) if is_public else "The server had an error."
+            yield [*parser.end("error", interlock.Usage())[:-1], interlock.Fault("server_error", message)]
 
 
 if __name__ == "__main__":

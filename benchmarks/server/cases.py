@@ -58,6 +58,7 @@ class Case:
             as possible.
         pause: Seconds of the step after the leap, in which the most expensive route reads it.
         repeats: How often each route is measured.
+        whole: Whether the answer is not streamed; then all that the server does for the request is measured.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Case:
     pace: float | None = 0.2
     pause: float = 0
     repeats: int = 3
+    whole: bool = False
 
     def body(self, streams: int) -> dict[str, object]:
         """Return the request that makes the model write this output.
@@ -97,7 +99,7 @@ class Case:
             "mark_tokens": tokens(mark),
             "mark_text": mark,
         }
-        asked = {"model": "tiny", "input": "Hi.", "stream": True, "store": False, "temperature": 0}
+        asked = {"model": "tiny", "input": "Hi.", "stream": not self.whole, "store": False, "temperature": 0}
         return {**asked, "tools": [*self.tools], "vllm_xargs": script}
 
 
@@ -113,6 +115,7 @@ def _text(name: str, streams: Mapping[int, int], interval: int = 1) -> Case:
 CASES: Final = (
     _text("text", {1: 200, 8: 200, 64: 100, 256: 50}),
     _text("outputs of 10 tokens", {64: 100}, interval=10),
+    evolve(_text("an answer that is not streamed", {8: 200, 64: 100}), whole=True),
     _writing("a file, in the middle of its 20,000 characters", 10_000, {4: 80}),
     Case("text of gpt-oss", HARMONY, f"{ANSWER}It is so.", PROSE, "<|return|>", {8: 100, 64: 40}),
     Case(

@@ -21,6 +21,7 @@ MARK: Final = b"@@"
 
 _HEAD: Final = b"HTTP/1.1 200 "
 _END: Final = b"0\r\n\r\n"
+"""The end of a stream; an answer that is not streamed ends with its JSON object."""
 
 
 def cpu_time(pid: int) -> float:
@@ -76,7 +77,7 @@ class Reading(asyncio.Protocol):
 
 
 async def read(url: str, body: Mapping[str, object], streams: int, on_mark: Callable[[], object]) -> list[Reading]:
-    """Send a request several times at once, and read the streams to their ends.
+    """Send a request several times at once, and read the answers to their ends.
 
     Args:
         url: Where to.
@@ -85,7 +86,7 @@ async def read(url: str, body: Mapping[str, object], streams: int, on_mark: Call
         on_mark: Called at the mark in the last of them.
 
     Raises:
-        RuntimeError: An answer is no stream, or has no end.
+        RuntimeError: An answer is an error, or a stream without an end.
     """
     missing = streams
 
@@ -101,16 +102,16 @@ async def read(url: str, body: Mapping[str, object], streams: int, on_mark: Call
 
 
 async def end(readings: Sequence[Reading]) -> None:
-    """Wait for the ends of streams.
+    """Wait for the ends of answers.
 
     Raises:
-        RuntimeError: An answer is no stream, or has no end.
+        RuntimeError: An answer is an error, or a stream without an end.
     """
     async with asyncio.timeout(_TIMEOUT):
         await asyncio.gather(*(reading.ended for reading in readings))
     for reading in readings:
         data = reading.data
-        if not data.startswith(_HEAD) or not data.endswith(_END):
+        if not data.startswith(_HEAD) or not data.endswith((_END, b"}")):
             raise RuntimeError(f"{data[:1000]!r} … {data[-500:]!r}")
 
 

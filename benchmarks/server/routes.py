@@ -17,7 +17,7 @@ from server.leaps import LEAPT, hook
 from server.load import MARK
 from starlette.datastructures import State
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from vllm.entrypoints.openai.responses.api_router import router, validate_json_request, with_cancellation
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
@@ -58,7 +58,7 @@ class Routes:
         """Set a copy of the server's state on each application, in which its own object serves responses."""
         hook(engine_client)
         served = {path: _unhooked(state.openai_serving_responses) for path in self._apps}
-        vars(served[FLOOR])["responses_stream_generator"] = _constant
+        vars(served[FLOOR]).update(responses_stream_generator=_constant, responses_full_generator=_constant_answer)
         for path, mounted in self._apps.items():
             mounted.state = State({**state._state, "openai_serving_responses": served[path]})  # noqa: SLF001 - there is no other way
 
@@ -71,10 +71,25 @@ def _unhooked(serving: OpenAIServingResponses) -> OpenAIServingResponses:
     return bare
 
 
-async def write_constant(request: ResponsesRequest, raw_request: Request) -> StreamingResponse:
-    """Answer as vLLM's route does, with the floor's frames."""
-    frames = await raw_request.app.state.openai_serving_responses.create_responses(request, raw_request)
-    return StreamingResponse(frames, media_type="text/event-stream")
+async def write_constant(request: ResponsesRequest, raw_request: Request) -> Response:
+    """Answer as vLLM's route does, with the floor's frames, or its answer."""
+    answer = await raw_request.app.state.openai_serving_responses.create_responses(request, raw_request)
+    return answer if isinstance(answer, Response) else StreamingResponse(answer, media_type="text/event-stream")
+
+
+async def _constant_answer(
+    _request: object,
+    _sampling: object,
+    steps: AsyncGenerator[Any, None],
+    context: Any,  # noqa: ANN401 - vLLM's
+    *_more: object,
+) -> Response:
+    """Read the output of the engine, and return a constant answer."""
+    context.append_output = lambda _output: None
+    context.need_builtin_tool_call = lambda: False
+    async for _ in steps:
+        pass
+    return Response(b"{}", media_type="application/json")
 
 
 async def _constant(

@@ -20,6 +20,7 @@ from openai import APIError, BadRequestError, InternalServerError, OpenAI
 from interlock.testing import assert_legal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+FAILED = "The engine failed while it generated the response."
 WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -108,10 +109,10 @@ def test_a_call_in_the_format_of_the_model_becomes_a_function_call(client) -> No
 
 def test_a_failure_of_the_model_fails_the_response_legally(url, client) -> None:
     assert b"event: response.failed\n" in streamed(url, input="please fail now").content
-    response = client.responses.create(model="m", input="please fail now")
-    assert (response.status, response.error.message) == ("failed", "The model failed.")
-    assert response.output[0].content[0].text == "please "
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (3, 1)
+    response = client.responses.create(model="m", input="please <tool_call fail now")
+    assert (response.status, response.error.message) == ("failed", FAILED)
+    assert response.output[0].content[0].text == "please <tool_call "
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (4, 2)
 
 
 def test_the_token_limit_truncates_the_response(url) -> None:
@@ -134,6 +135,9 @@ def test_a_disconnect_cancels_the_response(url, ended) -> None:
         (b"[]", None),
         (b"{}", "input"),
         (b'{"input": "", "tools": [{"type": "function", "name": "f"}]}', "input"),
+        (b'{"model": "m", "input": "x", "background": true}', "background"),
+        (b'{"model": "m", "input": "x", "conversation": "conv_1"}', "conversation"),
+        (b'{"model": "m", "input": "x", "previous_response_id": "resp_1"}', "previous_response_id"),
         (b'{"model": "m", "input": 3}', "input"),
         (b'{"model": "m", "input": ["x"]}', "input[0]"),
         (b'{"model": "m", "input": "x", "tools": [1]}', "tools[0]"),
@@ -211,9 +215,9 @@ def test_a_chat_has_the_calls_of_the_model(client, choice, reason) -> None:
 
 def test_a_failure_of_the_model_is_the_error_of_a_chat(url, client) -> None:
     failing = {**ASKED, "messages": [{"role": "user", "content": "please fail now"}]}
-    with pytest.raises(InternalServerError, match=r"The model failed\."):
+    with pytest.raises(InternalServerError, match=FAILED):
         client.chat.completions.create(**failing)
-    with pytest.raises(APIError, match=r"The model failed\."):
+    with pytest.raises(APIError, match=FAILED):
         [*client.chat.completions.create(**failing, stream=True)]
     data = httpx.post(f"{url}/v1/chat/completions", json={**failing, "stream": True}).content
     assert_legal(data, strict=True)

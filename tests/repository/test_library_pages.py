@@ -114,6 +114,34 @@ def test_the_code_blocks_of_the_embedding_page_run_in_order() -> None:
     assert (known["status"], json.loads(known["answer"])["choices"][0]["message"]["content"]) == (200, "It rains.")
 
 
+def test_a_malformed_search_fails_its_call_and_leaves_a_turn_to_the_model() -> None:
+    request = {"model": "m", "input": "Does it rain?", "tools": [{"type": "web_search"}]}
+    driver, parser = interlock.driver_for(request), interlock.parser_for(interlock.Tagged("hermes"), request)
+    driver.feed([interlock.Start()])
+    turns = ['<tool_call>{"name": "web_search", "arguments": {"q": "rain"}}</tool_call>', "It rains."]
+    seen = []
+    for text in turns:
+        driver.feed([*parser.feed(interlock.Chunk(text=text)), *parser.end("stop", interlock.Usage())])
+        seen.append((len(driver.ready), len(driver.rejected)))
+    driver.feed([interlock.Finish()])
+    assert seen == [(0, 1), (0, 1)]
+    assert [(item["type"], item["status"]) for item in driver.response["output"]] == [
+        ("web_search_call", "failed"),
+        ("message", "completed"),
+    ]
+
+
+@pytest.mark.parametrize(("reason", "status"), [("error", "failed"), ("abort", "cancelled"), ("length", "incomplete")])
+def test_a_response_that_is_cut_keeps_what_its_parser_held_back(reason, status) -> None:
+    driver, plain = interlock.driver_for({}), interlock.parser_for(interlock.Tagged("hermes", "qwen3"), {})
+    parser = interlock.StopParser(plain, ["STOP HERE"])
+    driver.feed([interlock.Start(), *parser.feed(interlock.Chunk([1, 2, 3], "It rains. STOP HE"))])
+    driver.feed(parser.end(reason, interlock.Usage(output_tokens=3)))
+    response = driver.response
+    assert (response["status"], response["usage"]["output_tokens_details"]) == (status, {"reasoning_tokens": 3})
+    assert response["output"][0]["content"][0]["text"] == "It rains. STOP HE"
+
+
 def test_the_deltas_of_the_embedding_page_are_exported() -> None:
     table = EMBEDDING_PAGE.partition("<!-- generated: all deltas -->")[2].partition("<!-- end -->")[0]
     names = {*re.findall(r"^\| `([A-Z]\w+)`", table, re.MULTILINE)}

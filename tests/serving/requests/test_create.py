@@ -17,6 +17,7 @@ from interlock.events.settings_echo import response_settings
 from interlock.serving.requests import create
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.body import read_object
+from interlock.serving.requests.chat_request import read_chat
 from interlock.serving.requests.create import (
     read_conversation,
     read_conversation_items,
@@ -25,6 +26,7 @@ from interlock.serving.requests.create import (
     read_request,
 )
 from interlock.serving.requests.input_items import join
+from interlock.serving.requests.messages_request import read_messages
 from interlock.serving.requests.runtime import Yielder
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
@@ -52,6 +54,14 @@ def refusal(**members):
         resolve(read(**members))
     assert caught.value.status == 400
     return caught.value.param, caught.value.code
+
+
+@pytest.mark.parametrize("body", [[], None, "hi", 3])
+def test_a_body_that_is_no_object_is_refused_in_every_api(body):
+    for reader in (read_request, lambda raw: asyncio.run(read_chat(raw)), lambda raw: asyncio.run(read_messages(raw))):
+        with pytest.raises(ApiError) as caught:
+            reader(body)
+        assert (caught.value.status, caught.value.message) == (400, "The body must be a JSON object.")
 
 
 def test_a_minimal_request_has_the_defaults_of_the_api():

@@ -28,7 +28,7 @@ from interlock.events.parts import (
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.create import require_translated
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
-from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
+from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require, require_object
 from interlock.serving.requests.tool_offer import ToolCheck, run_none
 
 LOGPROBS: Final = "message.output_text.logprobs"
@@ -135,6 +135,7 @@ async def translate_chat(
     raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck
 ) -> tuple[dict[str, object], ChatTransducer]:
     """Return what `read_chat` does, but leave the parameters that both APIs have to the reader of the body."""
+    require_object(raw)
     request: ChatRequest = require(raw, ChatRequest)
     _require_supported(request, raw)
     if request.web_search_options is not None and not await runs(request.model, "web_search"):

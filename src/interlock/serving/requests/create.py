@@ -42,6 +42,7 @@ from interlock.serving.requests.limits import (
     require,
     require_json_schema,
     require_list,
+    require_object,
     shape_of,
     too_long,
     unsupported_value,
@@ -203,6 +204,7 @@ class ResponseRequest(Parameters, kw_only=True, frozen=True):
 
 def read_request(raw: Mapping[str, object]) -> ResponseRequest:
     """Validate the body of `POST /v1/responses`; raise a 400 for invalid parameters, or some that exclude each other."""
+    require_object(raw)
     body = {name: value for name, value in raw.items() if value is not None}
     if "model" not in body:
         raise missing("model")

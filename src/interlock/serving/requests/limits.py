@@ -300,6 +300,12 @@ def require(value: object, type_: Hint, *path: str | int) -> Any:  # noqa: ANN40
         raise _refusal(_first_mismatch(value, type_), path) from None
 
 
+def require_object(body: object) -> None:
+    """Refuse a body that is not an object."""
+    if not is_object(body):
+        raise invalid(None, "The body must be a JSON object.", "invalid_json")
+
+
 def _first_mismatch(value: object, type_: Hint) -> Mismatch:
     return next(mismatch for mismatch in mismatches(value, type_, direction="request") if mismatch.kind != "unknown")
 

@@ -22,7 +22,7 @@ from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.create import require_translated
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
-from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require
+from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require, require_object
 from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck, run_none
 
 BILLING: Final = "x-anthropic-billing-header:"
@@ -288,6 +288,7 @@ async def translate_messages(
     raw: Mapping[str, object], opens: ReasoningOpener, runs: ToolCheck, *, counts: bool = False, request_id: str | None = None
 ) -> tuple[dict[str, object], MessagesTransducer]:
     """Return what `read_messages` does, but leave the parameters that both APIs have to the reader of the body."""
+    require_object(raw)
     if raw.get("thread") is not None:
         message = "Threads are not supported. Send all messages of the conversation, with its 'system' and 'tools'."
         raise evolve(invalid("thread", message, "unsupported_parameter"), details={"error_code": THREAD_REFUSED})
