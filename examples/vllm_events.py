@@ -79,6 +79,7 @@ class EventServing(serving.OpenAIServingResponses):
         super().__init__(*args, **options)
         names = options["tool_parser"] if options["enable_auto_tools"] else None, options["reasoning_parser"]
         self.family = family(*names) if has_family(*names) else None
+        serving.logger.info("Interlock makes the events of /v1/responses.")
 
     async def responses_full_generator(self, request: Any, sampling: Any, *args: Any) -> ResponsesResponse:
         """Return the response of the last event."""
@@ -171,6 +172,8 @@ class EventServing(serving.OpenAIServingResponses):
             yield [*parser.end("error", interlock.Usage())[:-1], interlock.Fault("server_error", message)]
 
 
-if __name__ == "__main__":
+if __name__ in ("__main__", "__mp_main__"):  # the latter in the further API processes, which vLLM spawns
     serving.OpenAIServingResponses = EventServing  # vLLM's server takes the class from here
+
+if __name__ == "__main__":
     main()

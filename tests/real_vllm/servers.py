@@ -205,6 +205,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "stock-harmony": evolve(HARMONY, flags=(*FAULTS, *CHOSEN), plugin=False),
     "stock-parsed": evolve(PARSED, flags=(*PARSERS, *CHOSEN), plugin=False, tools=True),
     "stock-families": Setup("families", CHOSEN, plugin=False, command=EXAMPLE),
+    "example": Setup("families", ("--api-server-count", "2"), plugin=False, command=EXAMPLE),
     "smollm2": evolve(SMOLLM2, environment=ALL_APIS, adapters={"adapted": "smollm2_lora"}),
     "stock-smollm2": evolve(SMOLLM2, plugin=False),
 }
