@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -161,7 +160,7 @@ class PendingRun(Generic[T]):
         service, model = self.service, self.request.model
         with (
             service.active_runs.track(self.control.interrupt) as self.control.free,  # the effects `TAKE` and, if refused, `FREE`
-            observe_run(model, service.engine.model_label(model), service.archive.name) as report,
+            observe_run(model, service.engine.model_label, service.archive.name) as report,
         ):
             run = await self._admit(client)
             try:
@@ -259,16 +258,16 @@ class PendingRun(Generic[T]):
 
 
 @contextmanager
-def observe_run(model: str, label: str, owner: str) -> Generator[Callable[[ResponseRun[Any]], None]]:
+def observe_run(model: str, label: Callable[[str], str], owner: str) -> Generator[Callable[[ResponseRun[Any]], None]]:
     """Observe a run of a model within the context. The value reports the ended run.
 
-    `label` is the model's name in metrics, and `owner` that of the process in the store.
+    `label` gives the model's name in metrics, and `owner` is that of the process in the store.
     """
     started_at, attributes = monotonic(), {"gen_ai.operation.name": OPERATION, "gen_ai.request.model": model}
     metrics.count("interlock_open_streams")
     try:
-        with traces.record(f"{OPERATION} {label}", "SERVER", attributes) as span:
-            yield partial(_report, label, owner, started_at, span)
+        with traces.record(f"{OPERATION} {label(model)}", "SERVER", attributes) as span:
+            yield lambda run: _report(label(model), owner, started_at, span, run)  # an upstream may have listed it meanwhile
     except NotBegunError as error:
         if isinstance(error.ending, Cancel):  # else the server has said that it shuts down
             seconds = round(monotonic() - started_at, 3)
