@@ -166,6 +166,8 @@ def test_responses_that_cannot_be_ended_delay_no_other_and_are_logged_once(make_
     assert asyncio.run(scenario()) == "failed"
     blocked = [f"resp_{number}: the server that made it was lost, and it could not be ended" for number in range(20)]
     assert sorted(messages(caplog)) == sorted([*blocked, "resp_20: ended, because the server that made it was lost"])
+    (fields,) = [record.interlock_fields for record in caplog.records if hasattr(record, "interlock_fields")]
+    assert fields["response_id"] == "resp_20"
 
 
 # A URL names a store, and an invalid URL is refused with a helpful message

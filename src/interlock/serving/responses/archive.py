@@ -29,6 +29,7 @@ from interlock.fsm.driver import ResponseDriver
 from interlock.serving import metrics
 from interlock.serving.requests.api_errors import ApiError, invalid
 from interlock.serving.requests.input_items import JsonItem
+from interlock.serving.requests.logs import FIELDS
 from interlock.serving.requests.runtime import alongside, is_fault
 from interlock.serving.settings import Times
 from interlock.serving.store.response_store import ResponseStore
@@ -299,7 +300,8 @@ async def adopt(store: ResponseStore, tenant: str, response_id: str, owner: str)
     lease = await store.adopt(tenant, response_id, owner)
     if lease is None or not await end_from_log(store, lease, SERVER_LOST):
         return False
-    logger.warning("%s: ended, because the server that made it was lost", response_id)
+    fields = {"response_id": response_id, "tenant": tenant}
+    logger.warning("%s: ended, because the server that made it was lost", response_id, extra={FIELDS: fields})
     metrics.count("interlock_adoptions_total")
     return True
 

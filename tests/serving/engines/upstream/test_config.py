@@ -650,9 +650,9 @@ def test_a_failed_connection_counts_as_a_fault_of_the_upstream_even_if_its_list_
 
 def test_the_first_response_counts_for_its_model_although_the_list_came_during_it(serve):
     labels = {"status": "completed", "reason": "", "model": "first"}
-    with serve_upstream(ScriptedUpstream([GOOD], models=("first",))) as url, serve_upstream(ScriptedUpstream([GOOD])) as other:
-        with serve(engine(url, other)) as gateway_url:
-            assert ask(gateway_url, "first").status_code == 200
+    first, second = ScriptedUpstream([GOOD], models=("first",)), ScriptedUpstream([GOOD])
+    with serve_upstream(first) as url, serve_upstream(second) as other, serve(engine(url, other)) as gateway_url:
+        assert ask(gateway_url, "first").status_code == 200
     assert REGISTRY.get_sample_value("interlock_responses_total", labels) == 1
 
 
