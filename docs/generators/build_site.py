@@ -54,12 +54,15 @@ STYLE = """\
 .md-typeset td:not(:last-child) code { word-break: normal; overflow-wrap: normal }
 .md-typeset td code:has(wbr) { white-space: normal; word-break: normal; overflow-wrap: normal }
 .md-typeset p:has(> a > img) { overflow-x: auto }
+.md-typeset p:has(> a > img)::after {
+  content: "↔ scroll sideways, or open it to see all of it";
+  display: none; position: sticky; left: 0; font-size: .6rem; opacity: .7;
+}
+.md-typeset p:has(> a > img[src*="families/"])::after { display: block }
+.md-typeset a > img[src*="families/"] { max-width: 1100px }
 @media (max-width: 60em) {
   .md-typeset td code { word-break: normal; overflow-wrap: normal }
-  .md-typeset p:has(> a > img)::after {
-    content: "↔ scroll sideways, or tap to see all of it";
-    display: block; position: sticky; left: 0; font-size: .6rem; opacity: .7;
-  }
+  .md-typeset p:has(> a > img)::after { display: block }
   .md-typeset a > img { max-width: 1100px }
 }
 """
