@@ -84,7 +84,8 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `text_path`: the path to the field with the text that the model writes, for a kind without parts.
     - `known_at_done`: the fields that may be unknown until the item closes.
     - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
-    - `plain_result`: the field that holds a result in plain text, for a kind that can hold one.
+    - `plain_result`: the field that holds a result in plain text, for a kind that can hold one. A kind with another result, or
+      with an error, overrides `result_fields`, `result_text` and `failure_fields`.
     - `no_result`: the fields of a result that is missing, for a kind that must have one.
     - `encrypted_field`: the field with encrypted content, with which an item without text is not dropped.
     - `stops_anywhere`: whether the item is complete wherever its turn stops; a call is not.
@@ -124,10 +125,10 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
         """Return the fields that tell why the tool failed; none for a kind that cannot hold an error."""
         return {}
 
-    @staticmethod
-    def result_text(item: Mapping[str, object]) -> str | None:
+    @classmethod
+    def result_text(cls, item: Mapping[str, object]) -> str | None:
         """Return the result or error of a hosted call in plain text; None if the item does not have it."""
-        return as_text(item.get("output")) or None
+        return as_text(item.get(cls.plain_result or "output")) or None
 
     @classmethod
     def arguments_of(cls, item: Mapping[str, object]) -> object:
@@ -342,8 +343,8 @@ class McpCall(McpItem, tag="mcp_call", kw_only=True):
         """Return an execution error."""
         return {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": message}]}}
 
-    @staticmethod
-    def result_text(item: Mapping[str, object]) -> str:
+    @classmethod
+    def result_text(cls, item: Mapping[str, object]) -> str:
         """Return the output, or what the error says."""
         error = item.get("error")
         result = item.get("output") if error is None else error
@@ -445,8 +446,8 @@ class CodeInterpreterCall(Item, tag="code_interpreter_call", kw_only=True):
         """Return the error as logs, as Python prints it."""
         return {"outputs": [{"type": "logs", "logs": message}]}
 
-    @staticmethod
-    def result_text(item: Mapping[str, object]) -> str | None:
+    @classmethod
+    def result_text(cls, item: Mapping[str, object]) -> str | None:
         """Return the output for the model, or the logs."""
         if item.get("outputs") is None or "output" in item:
             return None if item.get("output") is None else as_text(item["output"])
@@ -537,8 +538,8 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
     queries: list[str]
     results: Nullable[list[FileSearchResult]] = None
 
-    @staticmethod
-    def result_text(item: Mapping[str, object]) -> str | None:
+    @classmethod
+    def result_text(cls, item: Mapping[str, object]) -> str | None:
         """Return the passages as JSON."""
         return dumps(item["results"]).decode() if item.get("results") else None
 
@@ -642,6 +643,10 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     size: Nullable[str] = UNSET
     error: Nullable[ImageError] = UNSET
     svg_usage: Nullable[SvgUsage] = UNSET
+
+    @classmethod
+    def result_text(cls, _item: Mapping[str, object]) -> None:
+        """Return None: the result is an image."""
 
 
 # Patches.

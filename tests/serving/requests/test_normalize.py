@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from for_each import for_each
 
-from interlock.events.items import ITEMS
+from interlock.events.items import ITEMS, Item
 from interlock.fsm.table import DeclarationError
 from interlock.parsers.client_tools import CLIENT_TOOLS
 from interlock.parsers.routing import Route
@@ -435,6 +435,22 @@ def test_a_hosted_call_whose_text_a_model_would_not_read_back_is_refused(monkeyp
     with pytest.raises(DeclarationError) as refused:
         evolve(HOSTED_CALLS["code_interpreter_call"])
     assert str(refused.value) == "`as_function_call` of 'code_interpreter_call' does not name the field of its text, 'code'"
+
+
+def test_a_hosted_call_whose_result_a_model_would_not_read_is_refused(monkeypatch):
+    monkeypatch.setattr(ITEMS["code_interpreter_call"], "result_text", lambda item: item.get("output"))
+    with pytest.raises(DeclarationError) as refused:
+        evolve(HOSTED_CALLS["code_interpreter_call"])
+    assert str(refused.value) == "`result_text` of 'code_interpreter_call' does not return the result of `result_fields`"
+
+
+@pytest.mark.parametrize("field", ["output", "forecast"])
+def test_a_model_reads_the_plain_result_of_a_call_that_a_client_sends_back(monkeypatch, field):
+    monkeypatch.setattr(ITEMS["file_search_call"], "plain_result", field)
+    monkeypatch.setattr(ITEMS["file_search_call"], "result_text", classmethod(Item.result_text.__func__))
+    call = {"type": "file_search_call", "id": "fs_1", "queries": ["rain"], **ITEMS["file_search_call"].result_fields("It rains.")}
+    (_, output) = normalize([call])
+    assert (output["type"], output["output"]) == ("function_call_output", "It rains.")
 
 
 def test_a_hosted_call_may_have_its_arguments_as_fields():

@@ -60,7 +60,7 @@ class HostedCall:
     Raises:
         DeclarationError: The item has a text (`text_path`), and the payload is not `input` or the text not the function's only
             argument; or it has none, and the payload is neither `fields` nor `browser`. Or a model could not read the arguments
-            of the function back, or the route of the payload `fields` lacks a name.
+            of the function back, or its result; or the route of the payload `fields` lacks a name.
     """
 
     tool: HostedTool
@@ -87,6 +87,9 @@ class HostedCall:
             raise DeclarationError(f"`as_function_call` of {kind!r} does not name the function {self.function.get('name')!r}")
         if text and read_as[1] != text[0]:
             raise DeclarationError(f"`as_function_call` of {kind!r} does not name the field of its text, {text[0]!r}")
+        result = ITEMS[kind].result_fields("seen")
+        if result and ITEMS[kind].result_text(result) != "seen":
+            raise DeclarationError(f"`result_text` of {kind!r} does not return the result of `result_fields`")
         if payload == "fields":
             if self.route.fields.get("name") != self.function.get("name"):
                 raise DeclarationError(f"the route of {kind!r} does not name the function, for a call with other arguments")
