@@ -26,6 +26,7 @@ from recovery.notation import Item, answer, call, items, parse, reasoning, run, 
 from interlock.fsm.deltas import Close, EndTurn, Open, Text, Usage
 from interlock.parsers import Chunk, FamilyParser, HarmonyParser, Routing, Tagged, parser_for
 from interlock.parsers.families import (
+    DEFAULT_REASONING,
     DISTINCT,
     REASONINGS,
     SYNTAXES,
@@ -80,16 +81,19 @@ def test_harmony_gives_the_same_items_for_the_turn():
     assert bare(seen(parse(tokens(HARMONY), routing=routing))) == bare(read("hermes", encode(TURN, "hermes", "qwen3")))
 
 
+def advice(name):
+    return f"do the markers of {name!r} in REASONINGS of catalog.py and in _THINKS of reference_encoders.py agree?"
+
+
 @for_each("name", REASONINGS)
 @for_each("thinking", [True, False])
 def test_reasoning_is_read_whether_the_prompt_or_the_model_begins_it(name, thinking):
     turn = [TURN[0], WrittenItem("message", "Sunny.")]
     text = encode(turn, "hermes", name, thinking=thinking)
-    advice = f"do the markers of {name!r} in REASONINGS of catalog.py and in _THINKS of reference_encoders.py agree?"
     for size in (1, 3, 1000):
         reader = FamilyParser(family(None, name), ParserSettings(), "thinking" if thinking else "between")
         chunks = [Chunk(text=text[at : at + size]) for at in range(0, len(text), size)]
-        assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")], advice
+        assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")], advice(name)
 
 
 @pytest.mark.long
@@ -551,7 +555,7 @@ def test_the_campaign_prints_how_many_turns_it_has_read(capsys):
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_twenty_turns_of_a_chat_template_come_back(name):
     for turn in chat_templates.turns(name, 20, 0):
-        assert turn.read() == turn.means, str(turn)
+        assert turn.read() == turn.means, f"{turn}\n{advice(DEFAULT_REASONING[name])}"
 
 
 def test_the_error_for_a_family_without_rules_of_its_template_names_the_table(monkeypatch):

@@ -165,8 +165,9 @@ def test_both_judges_agree_on_a_stream_with_a_changed_value(name, value):
                 target = target[step]
             target[last] = value
             by_acceptor, by_oracle = ({each.rule for each in judge(bodies)} for judge in (findings, check))
-            assert bool(by_acceptor) == bool(by_oracle), (place, *way, last, by_acceptor, by_oracle)
-            assert not by_acceptor or by_acceptor & by_oracle, (place, *way, last, by_acceptor, by_oracle)
+            found = f"`interlock check` finds {by_acceptor}, and verify/oracle.py {by_oracle}: event {place}, {[*way, last]}"
+            assert bool(by_acceptor) == bool(by_oracle), found
+            assert not by_acceptor or by_acceptor & by_oracle, found
 
 
 def test_a_row_of_orders_with_an_unknown_event_is_refused():
