@@ -114,6 +114,12 @@ def test_the_code_blocks_of_the_embedding_page_run_in_order() -> None:
     assert (known["status"], json.loads(known["answer"])["choices"][0]["message"]["content"]) == (200, "It rains.")
 
 
+def test_the_family_of_a_server_of_ones_own_reads_a_call() -> None:
+    page = (ROOT / "docs" / "library" / "families.md").read_text("utf-8")
+    (code,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "FamilyParser(" in each)
+    exec(code, {})  # noqa: S102 - our own page
+
+
 def test_a_malformed_search_fails_its_call_and_leaves_a_turn_to_the_model() -> None:
     request = {"model": "m", "input": "Does it rain?", "tools": [{"type": "web_search"}]}
     driver, parser = interlock.driver_for(request), interlock.parser_for(interlock.Tagged("hermes"), request)
