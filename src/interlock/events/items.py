@@ -127,8 +127,12 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
 
     @classmethod
     def result_text(cls, item: Mapping[str, object]) -> str | None:
-        """Return the result or error of a hosted call in plain text; None if the item does not have it."""
-        return as_text(item.get(cls.plain_result or "output")) or None
+        """Return the result or error of a hosted call in plain text; None if the item does not have it.
+
+        A server stores one that the item does not show as `output`.
+        """
+        result = item.get("output", item.get(cls.plain_result))
+        return None if result is None else as_text(result)
 
     @classmethod
     def arguments_of(cls, item: Mapping[str, object]) -> object:

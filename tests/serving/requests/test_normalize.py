@@ -441,16 +441,26 @@ def test_a_hosted_call_whose_result_a_model_would_not_read_is_refused(monkeypatc
     monkeypatch.setattr(ITEMS["code_interpreter_call"], "result_text", lambda item: item.get("output"))
     with pytest.raises(DeclarationError) as refused:
         evolve(HOSTED_CALLS["code_interpreter_call"])
-    assert str(refused.value) == "`result_text` of 'code_interpreter_call' does not return the result of `result_fields`"
+    assert str(refused.value) == "`result_text` of 'code_interpreter_call' does not return the text of `result_fields`"
+
+
+def test_a_hosted_call_whose_error_a_model_would_not_read_is_refused(monkeypatch):
+    monkeypatch.setattr(ITEMS["web_search_call"], "failure_fields", staticmethod(failure_fields := lambda text: {"error": text}))
+    failure_fields.__name__ = "failure_fields"
+    with pytest.raises(DeclarationError) as refused:
+        evolve(HOSTED_CALLS["web_search_call"])
+    assert str(refused.value) == "`result_text` of 'web_search_call' does not return the text of `failure_fields`"
 
 
 @pytest.mark.parametrize("field", ["output", "forecast"])
 def test_a_model_reads_the_plain_result_of_a_call_that_a_client_sends_back(monkeypatch, field):
     monkeypatch.setattr(ITEMS["file_search_call"], "plain_result", field)
     monkeypatch.setattr(ITEMS["file_search_call"], "result_text", classmethod(Item.result_text.__func__))
-    call = {"type": "file_search_call", "id": "fs_1", "queries": ["rain"], **ITEMS["file_search_call"].result_fields("It rains.")}
-    (_, output) = normalize([call])
-    assert (output["type"], output["output"]) == ("function_call_output", "It rains.")
+    call = {"type": "file_search_call", "id": "fs_1", "queries": ["rain"], "status": "completed"}
+    shown = {**call, **ITEMS["file_search_call"].result_fields("It rains.")}
+    stored = {**call, "status": "failed", field: None, "output": "No clouds."}  # what the item does not show
+    outputs = [output["output"] for _, output in map(normalize, ([shown], [stored], [{**call, "output": ""}]))]
+    assert outputs == ["It rains.", "No clouds.", ""]
 
 
 def test_a_hosted_call_may_have_its_arguments_as_fields():

@@ -87,9 +87,10 @@ class HostedCall:
             raise DeclarationError(f"`as_function_call` of {kind!r} does not name the function {self.function.get('name')!r}")
         if text and read_as[1] != text[0]:
             raise DeclarationError(f"`as_function_call` of {kind!r} does not name the field of its text, {text[0]!r}")
-        result = ITEMS[kind].result_fields("seen")
-        if result and ITEMS[kind].result_text(result) != "seen":
-            raise DeclarationError(f"`result_text` of {kind!r} does not return the result of `result_fields`")
+        for method in (ITEMS[kind].result_fields, ITEMS[kind].failure_fields):
+            result = method("seen")
+            if result and ITEMS[kind].result_text(result) != "seen":
+                raise DeclarationError(f"`result_text` of {kind!r} does not return the text of `{method.__name__}`")
         if payload == "fields":
             if self.route.fields.get("name") != self.function.get("name"):
                 raise DeclarationError(f"the route of {kind!r} does not name the function, for a call with other arguments")
