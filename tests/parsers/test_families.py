@@ -96,6 +96,14 @@ def test_reasoning_is_read_whether_the_prompt_or_the_model_begins_it(name, think
         assert items(run(reader, chunks)) == [reasoning(TURN[0].text), answer("Sunny.")], advice(name)
 
 
+@pytest.mark.parametrize("name", ["dots", "minicpm5", "minimax_m2", "step3"])
+def test_a_line_break_before_a_quoted_key_is_none_of_the_key_wherever_a_chunk_ends(name):
+    text = encode([WrittenItem("call", '{"s":"x","t":"y"}', "f")], name).replace('name="t"', 'name=\n"t"')
+    for end in range(len(text) + 1):
+        (call,) = items(deltas(name, [each for each in (text[:end], text[end:]) if each]))
+        assert (call.kind, call.text) == ("function_call", '{"s":"x","t":"y"}'), end
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_an_unfinished_call_ends_the_turn_as_cut(name):
@@ -480,7 +488,7 @@ NAME = "parrot"
 def parrot(monkeypatch):
     """Add the family of the page's example."""
     text = PAGE.read_text("utf-8").partition("## Add a family")[2]
-    syntax, row, template = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    syntax, row, template, _own_server = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     scope = {**vars(catalog), **vars(reference_encoders)}
     exec(syntax, scope)  # noqa: S102 - our own page
     rows, templates = (eval(f"{{{block}}}", scope) for block in (row, template))  # noqa: S307 - likewise

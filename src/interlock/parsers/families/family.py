@@ -140,7 +140,7 @@ CALLING: Final = frozenset(
 """The roles of markers that begin a call or stand outside one; without tools, such markers are text."""
 
 _NAME: Final = r"[\w.:/$-]"
-_PARTIAL_KEY: Final = re.compile(r"""\s*(?P<quote>["'])(?:(?!(?P=quote))[^\n])*(?:(?P=quote)[^<>\n]*)?|[^<>\n]*""")
+_PARTIAL_KEY: Final = re.compile(r"""\s*(?P<quote>["'])(?:(?!(?P=quote))[^\n])*(?:(?P=quote)[^<>\n]*)?|\s*[^<>\n]*""")
 _QUOTED: Final = re.compile(r"""\s*(?P<quote>["'])(?P<key>(?:(?!(?P=quote))[^\n])+)(?P=quote)\s*""")
 _OPEN_QUOTE: Final = re.compile(r"""\s*(?P<quote>["'])(?:(?!(?P=quote))[^\n])*""")
 
