@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from attrs import evolve
+from openai.types.responses import ResponseReasoningItem
 from vllm.entrypoints.cli.main import main
 from vllm.entrypoints.openai.responses import serving
 from vllm.entrypoints.openai.responses.context import ParsableContext
@@ -27,6 +28,20 @@ HOSTED: Final = {  # the items of the functions that vLLM runs itself, for model
     "code_interpreter": Route("code_interpreter_call", payload="input"),
     "web_search_preview": Route("web_search_call", payload="browser", function="search"),
 }
+
+
+HOSTED_CALLS: Final = ("code_interpreter_call", "web_search_call", "mcp_call")
+
+
+def as_reasoning(item: Any) -> Any:
+    """Return a hosted call of an input as reasoning, as which vLLM's own events show it: its prompts refuse the call."""
+    fields = item if isinstance(item, dict) else item.model_dump(exclude_none=True)
+    if fields.get("type") not in HOSTED_CALLS:
+        return item
+    values = [fields[name] for name in ("code", "arguments", "action", "outputs", "output") if fields.get(name)]
+    text = "\n".join(value if isinstance(value, str) else json.dumps(value) for value in values)
+    content = [{"type": "reasoning_text", "text": text}]
+    return ResponseReasoningItem.model_validate({"id": "rs_0", "type": "reasoning", "summary": [], "content": content})
 
 
 def as_event(frame: bytes) -> SimpleNamespace:
@@ -80,6 +95,12 @@ class EventServing(serving.OpenAIServingResponses):
         names = options["tool_parser"] if options["enable_auto_tools"] else None, options["reasoning_parser"]
         self.family = family(*names) if has_family(*names) else None
         serving.logger.info("Interlock makes the events of /v1/responses.")
+
+    async def create_responses(self, request: Any, *args: Any) -> Any:
+        """Answer a request whose input may have the hosted calls of an earlier response."""
+        if not isinstance(request.input, str):
+            request.input = [as_reasoning(item) for item in request.input]
+        return await super().create_responses(request, *args)
 
     async def responses_full_generator(self, request: Any, sampling: Any, *args: Any) -> ResponsesResponse:
         """Return the response of the last event."""
@@ -166,6 +187,8 @@ class EventServing(serving.OpenAIServingResponses):
             yield [*parser.end("abort", interlock.Usage())[:-1], interlock.Cancel(None)]
             raise
         except Exception as error:
+            if seen.output is None and not request.stream and isinstance(error, serving.VLLMValidationError):
+                raise  # the engine refuses the request, and vLLM answers with its status
             serving.logger.exception("%s failed", driver.id)
             is_public = isinstance(error, (serving.GenerationError, serving.VLLMValidationError))
             message = str(error) if is_public else "The server had an error."

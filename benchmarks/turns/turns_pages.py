@@ -136,6 +136,14 @@ servers; `make env-vllm` installs vLLM {release}:
 ```sh
 .venv-vllm/bin/python benchmarks/turns/vllm_turns.py --turn "python that says nothing"
 ```
+
+One fault needs no turn, and is not counted: with any model, vLLM {release} answers this request with two events, and closes the
+connection. Not streamed, it answers with the status 400.
+
+```sh
+curl -N http://127.0.0.1:8000/v1/responses -H 'Content-Type: application/json' \\
+  -d '{{"model": "MODEL", "input": "Hi", "stream": true, "logit_bias": {{"99999999": 1}}}}'
+```
 """
 
 UNENDED: Final = """\
@@ -172,7 +180,8 @@ leaves out R19, and *turns* includes it. [Which for whom](../library/engine.md#w
 For streams, the last event (in 0.32) and the fields of a call give most. White space matters most to R19: vLLM strips the text
 before a call if the answer is not streamed, but a stream sends its beginning before it knows of the call. So the fix strips
 every text, also where there is no call, and cannot be merged as it is. The opposite, no stripping where the answer is not
-streamed, was not tried.
+streamed, was not tried. The fix of the code interpreter's call has a price: vLLM's prompts for gpt-oss refuse the call
+with 400 if a client sends it back.
 
 **None of the six helps a stream that stops, or at which `openai` raises.** Pull requests about these are {requests};
 {unreported} have none.

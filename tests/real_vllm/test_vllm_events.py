@@ -114,6 +114,7 @@ def test_vllm_runs_a_tool_with_the_parsable_context(server):
     assert (run_call["status"], run_call["code"]) == ("completed", "print(1)")
     assert run_call["outputs"] == [{"type": "logs", "logs": "ran: print(1)"}]
     assert message["content"][0]["text"] == "It is done."
+    assert echo(server, PARSABLE, [run_call, message], Turn("an answer", ["Yes.<|im_end|>"])) == "completed"
 
 
 @pytest.mark.parametrize("server", ["example"], indirect=True)
@@ -137,6 +138,20 @@ def test_vllm_stores_a_response_and_continues_it(server):
     answer = Turn("an answer", ["", "<|channel|>final<|message|>It is sunny.<|return|>"], body={"tools": [FUNCTION]})
     continued = play(server, GPT_OSS, answer, input=[result], previous_response_id=response["id"])[-1]["response"]
     assert [item["content"][0]["text"] for item in continued["output"]] == ["It is sunny."]
+
+
+def echo(server, serving, output, answer):
+    """Return the status of a response to the items of an earlier one and a question."""
+    question = {"type": "message", "role": "user", "content": "And now?"}
+    return play(server, serving, answer, input=[*output, question], store=False)[-1]["response"]["status"]
+
+
+@HARMONY_SERVER
+def test_a_hosted_call_is_read_as_the_input_of_the_next_request(server):
+    run, answer = (next(turn for turn in HARMONY if turn.name == name) for name in ("python", "an answer"))
+    output = play(server, GPT_OSS, run, store=False)[-1]["response"]["output"]
+    assert [item["type"] for item in output] == ["code_interpreter_call", "message"]
+    assert echo(server, GPT_OSS, output, answer) == "completed"
 
 
 @HARMONY_SERVER
