@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 
 import orjson
@@ -105,7 +106,7 @@ def holds_of(
 def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
     """Every word is in the items once, in a text, arguments or a name, unless it is part of a marker.
 
-    A call that is cut lacks a key without its value, with which the text ends.
+    A call that is cut lacks a key without its value, with which the text ends, perhaps but for a last marker.
     A tag that names a member has two in the text; a tag in an array begins an element, whatever its name. A call that is cut also
     lacks the tag that its text ends in.
     """
@@ -122,7 +123,11 @@ def keeps_all_words(name: str, read_items: Sequence[Item], text: str) -> None:
     markers = [begun, *(match[0] for wildcard in wildcards(name) for match in wildcard.finditer(text))]
     lost = written - kept - Counter(word for marker in markers for word in WORD.findall(marker))
     assert kept <= written
-    ends = [Counter(WORD.findall(end)[-lost.total() :]) for end in (text, text.removesuffix(begun))]
+    last = next((marker for marker in marker_texts(name) if text.endswith(marker)), "")
+    plain = text.removesuffix(last)
+    for wildcard in wildcards(name):
+        plain = wildcard.sub(" ", plain)
+    ends = [Counter(WORD.findall(end)[-lost.total() :]) for end in (text, text.removesuffix(begun), plain)]
     assert not lost or (not read_items[-1].ending and lost in ends)
 
 
@@ -170,14 +175,31 @@ def makes_a_legal_stream(output: Sequence[Delta]) -> None:
 def gives_whole_arguments(name: str, text: str, read_items: Sequence[Item]) -> None:
     """Where arguments are keys and values, a closed call has a JSON object, or no JSON, with the marker that broke it.
 
-    JSON in place of keys stays as it is in the text, even if it is broken.
+    JSON in place of keys, or after them, stays as it is in the text between markers, even if it is broken.
     """
     for item in read_items:
         if item.kind == "function_call" and SYNTAXES[name].style == "keys" and item.ending:
             try:
                 assert isinstance(orjson.loads(item.text), dict)
             except orjson.JSONDecodeError:
-                assert item.text in text or any(marker.search(item.text) for marker in _breaking(name))
+                broken = _after_values(item.text)
+                assert broken
+                as_written = _without_markers(name, broken) in _without_markers(name, text)
+                assert as_written or any(marker.search(item.text) for marker in _breaking(name))
+
+
+def _without_markers(name: str, text: str) -> str:
+    """Return a text without the markers of a family and white space, which strings in JSON have as escapes."""
+    return re.sub(r"\\n|\s", "", re.sub("|".join(map(re.escape, sorted(marker_texts(name), key=len, reverse=True))), "", text))
+
+
+def _after_values(arguments: str) -> str:
+    """Return what follows the last value of arguments that are no JSON."""
+    for end in range(len(arguments), 0, -1):
+        with suppress(orjson.JSONDecodeError):
+            orjson.loads(f"{arguments[:end]}}}")
+            return arguments[end:]
+    return arguments
 
 
 @cache
