@@ -13,6 +13,7 @@ from interlock.parsers import Chunk, Tagged
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, EngineOutput
+from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings, SettingsError, Times, flag, options, read_settings, variable
 from interlock.serving.store import open_store
 from interlock.serving.tools.hosting import ToolServers
@@ -230,7 +231,7 @@ def test_a_valid_engine_class_is_built() -> None:
 
 
 def test_an_unknown_hosted_tool_is_refused():
-    message = "'dice' is no hosted tool, which is one of code_interpreter, web_search, container; give other tools as functions"
+    message = f"'dice' is no hosted tool, which is one of {', '.join(HOSTED_TOOLS)}; give other tools as functions"
     with pytest.raises(DeclarationError, match=message):
         build(Settings(), EmbeddedEngine(), tools=ToolServers({"dice": "http://127.0.0.1/mcp"}))
 
