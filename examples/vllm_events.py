@@ -34,7 +34,7 @@ HOSTED_CALLS: Final = ("code_interpreter_call", "web_search_call", "mcp_call")
 
 
 def as_reasoning(item: Any) -> Any:
-    """Return a hosted call of an input as reasoning, as which vLLM's own events show it: its prompts refuse the call."""
+    """Return a hosted call of an input as reasoning: vLLM's prompts refuse the call. Its own events show code so."""
     fields = item if isinstance(item, dict) else item.model_dump(exclude_none=True)
     if fields.get("type") not in HOSTED_CALLS:
         return item
@@ -187,12 +187,13 @@ class EventServing(serving.OpenAIServingResponses):
             yield [*parser.end("abort", interlock.Usage())[:-1], interlock.Cancel(None)]
             raise
         except Exception as error:
-            if seen.output is None and not request.stream and isinstance(error, serving.VLLMValidationError):
-                raise  # the engine refuses the request, and vLLM answers with its status
+            is_refusal = isinstance(error, serving.VLLMValidationError)
+            if is_refusal and seen.output is None and not (request.stream or request.background):
+                raise  # vLLM answers with the status of the engine's refusal
             serving.logger.exception("%s failed", driver.id)
-            is_public = isinstance(error, (serving.GenerationError, serving.VLLMValidationError))
-            message = str(error) if is_public else "The server had an error."
-            yield [*parser.end("error", interlock.Usage())[:-1], interlock.Fault("server_error", message)]
+            message = str(error) if is_refusal or isinstance(error, serving.GenerationError) else "The server had an error."
+            fault = interlock.Fault("invalid_prompt" if is_refusal else "server_error", message)
+            yield [*parser.end("error", interlock.Usage())[:-1], fault]
 
 
 if __name__ in ("__main__", "__mp_main__"):  # the latter in the further API processes, which vLLM spawns

@@ -85,7 +85,7 @@ class Item(Struct, tag_field="type", kw_only=True, gc=False):
     - `known_at_done`: the fields that may be unknown until the item closes.
     - `tool_result`: the fields of the tool's result, for a kind that the server completes; None for any other kind.
     - `plain_result`: the field that holds a result in plain text, for a kind that can hold one. A kind with another result, or
-      with an error, overrides `result_fields`, `result_text` and `failure_fields`.
+      with an error, overrides `result_fields`, `failure_fields` and `result_text`, which also reads `output`.
     - `no_result`: the fields of a result that is missing, for a kind that must have one.
     - `encrypted_field`: the field with encrypted content, with which an item without text is not dropped.
     - `stops_anywhere`: whether the item is complete wherever its turn stops; a call is not.

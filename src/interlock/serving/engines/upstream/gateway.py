@@ -163,8 +163,9 @@ class Gateway(Engine):
     async def _limit(self, upstream: Upstream, request: ResponseRequest) -> str:
         """Return an upstream's field for a limit of tokens: in Chat, the first list of models may have to say it."""
         listed = self._lists[self.upstreams.index(upstream)]
-        attempt = listed.refresh() if listed.fault is UNKNOWN else None  # also for the name of the model in metrics
-        if attempt is not None and upstream.settings.api == "chat" and request.max_output_tokens is not None:
+        asks = upstream.settings.api == "chat" and request.max_output_tokens is not None and listed.fault is UNKNOWN
+        attempt = listed.refresh()  # also for the names of models in metrics
+        if asks and attempt is not None:
             await asyncio.wait([attempt], timeout=PATIENCE)
         return listed.limit
 
