@@ -649,8 +649,9 @@ class ImageGenerationCall(Item, tag="image_generation_call", kw_only=True):
     svg_usage: Nullable[SvgUsage] = UNSET
 
     @classmethod
-    def result_text(cls, _item: Mapping[str, object]) -> None:
+    def result_text(cls, item: Mapping[str, object]) -> None:
         """Return None: the result is an image."""
+        del item
 
 
 # Patches.
