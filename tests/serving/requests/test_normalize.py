@@ -543,3 +543,7 @@ def test_only_the_allowed_tools_are_offered():
 def test_an_mcp_server_is_chosen_by_its_label():
     server = {"type": "mcp", "server_label": "container"}
     assert offered(server, choice=server).choice == server
+
+
+def test_an_image_is_no_text_for_a_model():
+    assert ITEMS["image_generation_call"].result_text({"result": "aW1hZ2U="}) is None
