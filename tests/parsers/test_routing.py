@@ -128,7 +128,9 @@ def test_tools_of_a_wrong_shape_declare_nothing(tools: object):
 @pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "web_search_2025_08_26"])
 def test_a_web_search_becomes_a_hosted_call_only_if_its_tool_is_declared(kind: str):
     search = Route("web_search_call", payload="browser", function="search")
-    assert Routing.from_request({"tools": [{"type": kind}]}).function("web_search") == search
+    searching = Routing.from_request({"tools": [{"type": kind}]})
+    assert [searching.recipient(each) for each in ("web_search", "functions.web_search")] == [search, search]
+    assert searching.function("web_search") == search
     assert Routing.from_request({"tools": []}).function("web_search") == Route("function_call", {"name": "web_search"})
     own = {"type": "function", "name": "web_search"}
     assert Routing.from_request({"tools": [{"type": kind}, own]}).function("web_search").kind == "function_call"

@@ -109,7 +109,8 @@ class Routing:
         types = frozenset(str(tool.get("type")) for tool in tools)
         declared = dict(_functions(tools, hosted=types))
         if any(kind.startswith(_SEARCH) for kind in types):
-            declared.setdefault(_SEARCH, Route("web_search_call", payload="browser", function="search"))
+            search = Route("web_search_call", payload="browser", function="search")
+            declared = dict(_recipients(_SEARCH, search)) | declared
         servers = {
             label: frozenset(_allow(tool.get("allowed_tools")))
             for tool in tools
