@@ -99,8 +99,8 @@ class Case:
             "mark_tokens": tokens(mark),
             "mark_text": mark,
         }
-        asked = {"model": "tiny", "input": "Hi.", "stream": not self.whole, "store": False, "temperature": 0}
-        return {**asked, "tools": [*self.tools], "vllm_xargs": script}
+        request = {"model": "tiny", "input": "Hi.", "stream": not self.whole, "store": False, "temperature": 0}
+        return {**request, "tools": [*self.tools], "vllm_xargs": script}
 
 
 def _writing(name: str, length: int, streams: Mapping[int, int]) -> Case:

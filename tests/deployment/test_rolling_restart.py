@@ -137,25 +137,25 @@ def balancer(request):
     return request.param
 
 
-async def keep_asking(client, url, heard, ended, ends):
-    """Begin a stream as soon as the last has ended, and count how they end; `heard` is set at each chunk."""
+async def keep_asking(client, url, received, ended, ends):
+    """Begin a stream as soon as the last has ended, and count how they end; `received` is set at each chunk."""
     while not ended.is_set():
         try:
             async with client.stream("POST", f"{url}/v1/responses", json=BODY, headers=KEY) as answer:
                 text = b""
                 async for chunk in answer.aiter_bytes():
-                    heard.set()
+                    received.set()
                     text += chunk
             ends[f"{answer.status_code} {bodies(text)[-1]['type'] if answer.status_code == 200 else text[:200]}"] += 1
         except httpx.HTTPError as error:
             ends[repr(error)] += 1
 
 
-async def hear_all(clients):
-    """Wait until each client has received a chunk from now on, so that none of their requests is still without an answer."""
-    for heard in clients:
-        heard.clear()
-    await asyncio.wait_for(asyncio.gather(*(heard.wait() for heard in clients)), SECONDS)
+async def receive_all(clients):
+    """Wait until each client receives its next chunk, so that none of their requests is still without an answer."""
+    for received in clients:
+        received.clear()
+    await asyncio.wait_for(asyncio.gather(*(received.wait() for received in clients)), SECONDS)
 
 
 async def restart_each(url, gateways):
@@ -163,13 +163,13 @@ async def restart_each(url, gateways):
     ends, ended, clients = Counter(), asyncio.Event(), [asyncio.Event() for _ in range(STREAMS)]
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(timeout=300, limits=limits) as client, asyncio.TaskGroup() as group:
-        for heard in clients:
-            group.create_task(keep_asking(client, url, heard, ended, ends))
-        await hear_all(clients)
+        for received in clients:
+            group.create_task(keep_asking(client, url, received, ended, ends))
+        await receive_all(clients)
         for gateway in gateways:
             await asyncio.to_thread(gateway.stop)
             await asyncio.to_thread(gateway.start)
-            await hear_all(clients)  # what this gateway refused has begun at the other one
+            await receive_all(clients)  # what this gateway refused has begun at the other one
         ended.set()
     return ends
 
