@@ -44,7 +44,8 @@ def test_every_judged_rule_has_a_broken_stream_and_is_on_the_page():
     assert {name.split("-")[0] for name in (*BROKEN, *BROKEN_FRAMES)} == {*judged}, "BROKEN has a stream for each rule"
     about_events = [number for number in judged if number != "R5"]  # R5 is about bytes
     assert [*streams.RULES] == about_events, "MUTATIONS has a row for each rule, in their order"
-    assert " ".join(streams.RULES) in (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8").splitlines()
+    assert " ".join(streams.RULES) in lines, "docs/guides/testing.md lists the rules, in their order"
 
 
 @for_each(
