@@ -1,6 +1,7 @@
 """A server for your own engine: `build(Settings(), engine)` returns an ASGI application. docs/library/engines.md has one."""
 
 try:
+    from interlock.parsers.hosted_tools import HostedTool
     from interlock.serving.build import build
     from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
     from interlock.serving.http.app import Application
@@ -10,7 +11,6 @@ try:
     from interlock.serving.requests.create import ResponseRequest, read_request, read_translated
     from interlock.serving.requests.input_items import text_of
     from interlock.serving.requests.messages_request import read_messages
-    from interlock.serving.requests.tool_offer import HostedTool
     from interlock.serving.settings import ModelFacts, Settings, SettingsError
     from interlock.serving.store import open_store
     from interlock.serving.store.response_store import ResponseStore

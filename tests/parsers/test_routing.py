@@ -8,8 +8,9 @@ from for_each import for_each
 from interlock import EventWriter, Tagged, Usage, driver_for, parser_for
 from interlock.fsm.deltas import Close, EndPart, Open, Reject
 from interlock.fsm.table import DeclarationError
-from interlock.parsers import Chunk
+from interlock.parsers import Chunk, routing
 from interlock.parsers.client_tools import CLIENT_TOOLS, ClientTool
+from interlock.parsers.hosted_tools import HostedCall
 from interlock.parsers.item_writers import writer_for
 from interlock.parsers.routing import Route, Routing
 
@@ -112,6 +113,18 @@ def test_the_recipient_python_is_a_function_unless_an_interpreter_is_declared():
     hosted = Routing.from_request({"tools": [*tools, {"type": "code_interpreter"}]})
     assert hosted.recipient("python") == Route("code_interpreter_call")
     assert hosted.recipient("functions.python") == function("python")
+
+
+@pytest.mark.parametrize("tool", [{"type": "file_search"}, {"type": "mcp", "server_label": "search_files"}])
+def test_a_hosted_tool_that_gpt_oss_was_not_trained_with_is_a_function_in_every_format(monkeypatch, tool):
+    function = {"name": "file_search", "parameters": {"properties": {"queries": {}}}}
+    call = HostedCall("file_search_call", "file_search", (), "search_files", function, "fields", {None: "search"})
+    monkeypatch.setattr(routing, "HOSTED_CALLS", {call.kind: call})
+    route = Route("file_search_call", {"name": "file_search"}, "fields")
+    declared = Routing.from_request({"tools": [tool]})
+    for name in ("file_search", "functions.file_search", "search_files"):
+        assert (declared.recipient(name), declared.function(name)) == (route, route)
+    assert Routing.from_request({"tools": [{"type": "mcp", "server_label": "file_search"}]}).declared == {}
 
 
 def test_a_function_with_the_name_of_a_role_needs_its_full_name():

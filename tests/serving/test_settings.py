@@ -10,10 +10,10 @@ import pytest
 import interlock
 from interlock.fsm.table import DeclarationError
 from interlock.parsers import Chunk, Tagged
+from interlock.parsers.hosted_tools import HOSTED_TOOLS
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import EmbeddedEngine
 from interlock.serving.engines.engine import Engine, EngineOutput
-from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings, SettingsError, Times, flag, options, read_settings, variable
 from interlock.serving.store import open_store
 from interlock.serving.tools.hosting import ToolServers

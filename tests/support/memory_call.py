@@ -5,26 +5,38 @@ import os
 import random
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
+from live.mcp_servers import running
+from live.upstream import Reply, gateway, stream
+from mcp.server.mcpserver import MCPServer
 
 import interlock
 from interlock.diagram import draw, to_mermaid, to_svg
 from interlock.events.sse import SseWriter
 from interlock.fsm import Close, Fail, Finish, Open, ResponseDriver, Run, SequentialIds, Start, Succeed, Usage
 from interlock.fsm.lifecycles import LIFECYCLES
-from interlock.parsers import Chunk
+from interlock.parsers import Chunk, Tagged
 from interlock.parsers.chat_deltas import ChatParser
+from interlock.parsers.hosted_tools import HOSTED_TOOLS
 from interlock.parsers.routing import Routing
+from interlock.serving.build import build
 from interlock.serving.cli.commands import app
+from interlock.serving.engines.embedded import EmbeddedEngine
+from interlock.serving.engines.harmony_tokens import encode_framing, encoding
+from interlock.serving.engines.script import Call, ScriptedEngine, ScriptRule, ScriptStep
+from interlock.serving.http.server import ServerThread
 from interlock.serving.requests.create import read_request
 from interlock.serving.requests.input_items import normalize
-from interlock.serving.requests.tool_offer import HOSTED_TOOLS, list_hosted_functions, route_hosted
-from interlock.serving.tools.hosting import mcp_tool, result_item_fields, server_call
+from interlock.serving.requests.tool_offer import list_hosted_functions
+from interlock.serving.settings import Settings
+from interlock.serving.tools.hosting import ScriptedTools, ToolServers, mcp_tool, result_item_fields, server_call
 from interlock.testing import findings, streams
 from interlock.verify import oracle
 from interlock.verify.proof import prove
 
+REQUEST = {"model": "m", "input": "recall from memory: the trip", "tools": [{"type": "memory"}]}
 CALL = Open("memory_call"), "the trip"
 DONE = "response.output_item.done"
 
@@ -135,7 +147,7 @@ def test_a_server_offers_the_tool():
 
 
 def test_a_model_calls_the_tool_and_the_item_has_its_result():
-    parser = ChatParser(route_hosted(Routing(), {"memory"}))
+    parser = ChatParser(Routing.from_request(REQUEST))
     call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"query": "the trip"}'}}
     driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
     driver.feed([Start(), *parser.feed(Chunk(delta={"tool_calls": [call]})), *parser.end("stop", Usage())])
@@ -149,14 +161,97 @@ def test_a_model_calls_the_tool_and_the_item_has_its_result():
     assert driver.response["output"] == [LEGAL[7]["item"]]
 
 
+async def recall(query: str) -> str:
+    return {"the trip": "To Ulm."}[query]
+
+
+@pytest.fixture(scope="module")
+def url():
+    """The URL of an MCP server with the tool."""
+    server = MCPServer("memory", log_level="CRITICAL")
+    server.add_tool(recall)
+    with running(server.streamable_http_app()) as base:
+        yield f"{base}/mcp"
+
+
+def output(url, **changes):
+    """The output of a response, without its ids."""
+    answer = httpx.post(f"{url}/v1/responses", json={**REQUEST, **changes}, timeout=60)
+    return [{**item, "id": "mem_1"} for item in answer.json()["output"] if item["type"] not in ("reasoning", "message")]
+
+
+FORMATS = [None, "harmony", *map(Tagged, ("hermes", "qwen3_coder", "pythonic", "deepseek_v3", "kimi_k2"))]
+
+
+@pytest.mark.parametrize("family", FORMATS)
+def test_a_server_runs_the_tool_whichever_format_its_model_writes(url, family):
+    with ServerThread(build(Settings(tool_server=[f"memory={url}"]), EmbeddedEngine(family=family))) as served:
+        assert output(served, model="interlock-embedded") == [LEGAL[7]["item"]]
+
+
+@pytest.mark.parametrize("family", [None, "harmony", "hermes"])
+def test_a_script_has_the_result_of_the_tool(family):
+    call = Call("memory", {"query": "the trip"}, returns="To Ulm.")
+    engine = ScriptedEngine([ScriptRule(family=family, steps=[ScriptStep(calls=[call]), ScriptStep(says="To Ulm.")])])
+    with ServerThread(build(Settings(), engine, tools=ScriptedTools(engine))) as served:
+        assert output(served, model="scripted") == [LEGAL[7]["item"]]
+
+
+def written(text):
+    """The answer of vLLM with the tokens of harmony."""
+    choice = {"index": 0, "text": "", "token_ids": [*encode_framing(text)], "finish_reason": "stop"}
+    return stream({"choices": [choice]})
+
+
+def test_a_gateway_describes_the_tool_to_gpt_oss_as_a_function_and_continues_the_call(url):
+    call = '<|channel|>commentary to=functions.memory <|constrain|>json<|message|>{"query": "the trip"}<|call|>'
+    replies = written(call), written("<|channel|>final<|message|>Ulm.<|return|>")
+    with gateway(*replies, api="vllm", hosted=["memory"], tools=ToolServers({"memory": url})) as (served, upstream):
+        assert output(served) == [LEGAL[7]["item"]]
+    first, second = [encoding().decode(body["prompt"]) for body in upstream.bodies]
+    assert "// Searches earlier conversations.\ntype memory = (_: {\nquery: string,\n}) => any;" in first
+    assert second == (
+        f"{first}{call}<|start|>functions.memory to=assistant<|channel|>commentary<|message|>To Ulm.<|end|><|start|>assistant"
+    )
+
+
+def test_a_gateway_offers_the_tool_as_a_function_of_chat_completions(url):
+    call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"query": "the trip"}'}}
+    deltas = {"tool_calls": [call]}, {"content": "Ulm."}
+    replies = [stream({"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}) for delta in deltas]
+    with gateway(*replies, hosted=["memory"], tools=ToolServers({"memory": url})) as (served, upstream):
+        assert output(served) == [LEGAL[7]["item"]]
+    assert [tool["function"]["name"] for tool in upstream.bodies[0]["tools"]] == ["memory"]
+
+
+def test_a_gateway_offers_the_tool_as_a_function_of_a_responses_service(url):
+    driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
+    call = Open("function_call", {"name": "memory", "call_id": "call_1"})
+    calling = b"".join(driver.feed([Start(), call, '{"query": "the trip"}', Close(), Finish()]))
+    driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
+    said = b"".join(driver.feed([Start(), Open("message"), "Ulm.", Close(), Finish()]))
+    replies = Reply((calling,)), Reply((said,))
+    with gateway(*replies, api="responses", hosted=["memory"], tools=ToolServers({"memory": url})) as (served, upstream):
+        assert output(served) == [LEGAL[7]["item"]]
+    assert [tool["name"] for tool in upstream.bodies[0]["tools"]] == ["memory"]
+
+
+def test_a_function_of_the_client_with_the_name_stays_one():
+    routing = Routing.from_request({"tools": [{"type": "memory"}, {"type": "function", "name": "memory"}]})
+    assert {name: routing.function(name).kind for name in ("memory", "functions.memory")} == {
+        "memory": "function_call",
+        "functions.memory": "function_call",
+    }
+
+
 def test_the_query_streams():
-    parser = ChatParser(route_hosted(Routing(), {"memory"}))
+    parser = ChatParser(Routing.from_request(REQUEST))
     call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"query": "the'}}
     assert [*parser.feed(Chunk(delta={"tool_calls": [call]}))] == [Open("memory_call"), "the"]
 
 
 def test_a_call_without_a_query_has_all_arguments_as_its_query():
-    parser = ChatParser(route_hosted(Routing(), {"memory"}))
+    parser = ChatParser(Routing.from_request(REQUEST))
     call = {"index": 0, "id": "call_1", "function": {"name": "memory", "arguments": '{"question": "the trip"}'}}
     written = [*parser.feed(Chunk(delta={"tool_calls": [call]})), *parser.end("stop", Usage())]
     assert written[:3] == [Open("memory_call"), '{"question": "the trip"}', Close()]

@@ -544,7 +544,9 @@ class FileSearchCall(Item, tag="file_search_call", kw_only=True):
 
     @classmethod
     def result_text(cls, item: Mapping[str, object]) -> str | None:
-        """Return the passages as JSON."""
+        """Return the output for the model, or the passages as JSON."""
+        if item.get("output") is not None:
+            return as_text(item["output"])
         return dumps(item["results"]).decode() if item.get("results") else None
 
 

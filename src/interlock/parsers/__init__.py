@@ -11,6 +11,7 @@ Parsers make no stream events and no item ids, and use no network. Each implemen
     routing             from a recipient to the kind of item
     item_writers        from the text of an item to deltas
     client_tools        tools that the client runs, and their calls
+    hosted_tools        tools that a server can run, and their calls
     stop_strings        the end of a turn at a stop string, for engines
 """
 

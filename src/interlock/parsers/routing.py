@@ -6,7 +6,7 @@ The first row that fits counts. `functions.` may precede the recipients of the f
     a declared function                    function_call
     a declared custom tool                 custom_tool_call
     a declared tool that the client runs   its own kind: shell_call, apply_patch_call, …
-    `web_search`, if it is declared        web_search_call
+    a declared hosted tool's function      its own kind: web_search_call, …
     `label__X`                             mcp_call X of the declared MCP server `label`
     `functions.X`                          function_call X
     `python`                               code_interpreter_call
@@ -21,7 +21,7 @@ declared server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import orjson
@@ -32,6 +32,7 @@ from interlock.events.json import as_text, dumps, elements, is_object, members
 from interlock.fsm.deltas import FinishReason
 from interlock.fsm.lifecycle import NO_FIELDS
 from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.hosted_tools import HOSTED_CALLS, HostedCall
 
 EndReason: TypeAlias = FinishReason | Literal["tool_calls", "function_call"]
 """The reason for the end of a turn, including the reasons of Chat Completions for an end with calls."""
@@ -82,7 +83,6 @@ ANSWER = Route("message", {"phase": "final_answer"})
 
 _NO_CALL = ("", "assistant", "user", "all")
 _PYTHON = Route("code_interpreter_call")
-_SEARCH = "web_search"
 
 
 def function_route(name: str, fields: Mapping[str, object] = NO_FIELDS) -> Route:
@@ -106,11 +106,9 @@ class Routing:
     def from_request(cls, body: Mapping[str, object]) -> Routing:
         """Create the routing for a request body from its `tools`; invalid tools are ignored."""
         tools = list(_mappings(body.get("tools")))
-        types = frozenset(str(tool.get("type")) for tool in tools)
-        declared = dict(_functions(tools, hosted=types))
-        if any(kind.startswith(_SEARCH) for kind in types):
-            search = Route("web_search_call", payload="browser", function="search")
-            declared = dict(_recipients(_SEARCH, search)) | declared
+        hosted = [call for call in HOSTED_CALLS.values() if any(map(call.is_declared, tools))]
+        declared = {name: route for call in hosted for name, route in _hosted_functions(call)}
+        declared |= _functions(tools, reserved={*_NO_CALL, *(call.recipient for call in hosted)})
         servers = {
             label: frozenset(_allow(tool.get("allowed_tools")))
             for tool in tools
@@ -192,7 +190,16 @@ class Routing:
         return owners[0] if len(owners) == 1 else tool
 
 
-def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) -> Iterator[tuple[str, Route]]:
+def _hosted_functions(call: HostedCall) -> Iterator[tuple[str, Route]]:
+    """Yield the recipients of a hosted tool with its route, except the one that gpt-oss was trained with."""
+    fields = {"name": call.name} if call.payload == "fields" else NO_FIELDS
+    route = Route(call.kind, fields, call.payload, call.recipient.partition(".")[2])
+    for name in (call.name, call.label):
+        if name != call.recipient:
+            yield from _recipients(name, route)
+
+
+def _functions(tools: Sequence[Mapping[str, object]], reserved: Container[str]) -> Iterator[tuple[str, Route]]:
     """Yield the recipients of declared tools with their routes; a reserved name requires `functions.`."""
     for tool in tools:
         if tool.get("type") == "namespace":
@@ -204,8 +211,7 @@ def _functions(tools: Sequence[Mapping[str, object]], hosted: frozenset[str]) ->
                         yield from _recipients(f"{space}{between}{route.fields['name']}", route)
         elif (route := route_declared(tool)) is not None:
             name = str(route.fields["name"])
-            is_taken = (name == "python" and "code_interpreter" in hosted) or name in _NO_CALL
-            yield from _recipients(name, route) if not is_taken else [(f"functions.{name}", route)]
+            yield from _recipients(name, route) if name not in reserved else [(f"functions.{name}", route)]
 
 
 def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:

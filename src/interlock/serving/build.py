@@ -14,11 +14,11 @@ from starlette.middleware.cors import CORSMiddleware
 from interlock.events.json import is_array
 from interlock.fsm.table import DeclarationError
 from interlock.parsers import parser_for
+from interlock.parsers.hosted_tools import HOSTED_TOOLS, HostedTool
 from interlock.serving import metrics
 from interlock.serving.engines.engine import Engine
 from interlock.serving.http.app import Api, Application, KeyGate
 from interlock.serving.requests.api_keys import Keys
-from interlock.serving.requests.tool_offer import HOSTED_TOOLS, HostedTool
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.responses.archive import Archive
 from interlock.serving.responses.sealing import SealingKeys

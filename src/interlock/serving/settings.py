@@ -22,8 +22,9 @@ from interlock.dialects import ApiName
 from interlock.events.dialects import DialectName
 from interlock.events.json import is_array
 from interlock.fsm.table import InterlockError
+from interlock.parsers.hosted_tools import HOSTED_TOOLS
 from interlock.serving.requests.logs import LogFormat
-from interlock.serving.requests.tool_offer import CALL_SECONDS, HOSTED_TOOLS
+from interlock.serving.requests.tool_offer import CALL_SECONDS
 
 PLACE: Final = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 """Matches the text of a msgspec error, and the path of the wrong value."""

@@ -15,6 +15,7 @@ from live.mcp_servers import Workshop, running
 from live.upstream import ScriptedUpstream, failure, gateway, serve_upstream, stream
 from live.wire import PATIENCE, VERSION, folded_message, messages_of, post_message, without_chance
 
+from interlock.parsers.hosted_tools import HOSTED_TOOLS
 from interlock.serve import ApiError, read_messages, read_request
 from interlock.serving.build import build
 from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
@@ -22,7 +23,6 @@ from interlock.serving.engines.upstream.gateway import Gateway
 from interlock.serving.engines.upstream.translator import Translator
 from interlock.serving.engines.upstream.upstreams import upstream_of
 from interlock.serving.http.server import ServerThread
-from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings, UpstreamSettings
 from interlock.serving.tools.hosting import NullTools
 

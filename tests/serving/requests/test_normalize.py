@@ -7,9 +7,9 @@ from for_each import for_each
 from interlock.events.items import ITEMS, Item
 from interlock.fsm.table import DeclarationError
 from interlock.parsers.client_tools import CLIENT_TOOLS
-from interlock.parsers.routing import Route
+from interlock.parsers.hosted_tools import HOSTED_CALLS
 from interlock.serving.requests.input_items import NORMALIZERS, PENDING, answer_async_calls, normalize, short_id
-from interlock.serving.requests.tool_offer import HOSTED_CALLS, HostedTools, ToolOffer, declare, offer
+from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, declare, offer
 
 USER = {"type": "message", "role": "user", "content": "Hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
@@ -374,7 +374,7 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
     [
         (
             "code_interpreter_call",
-            {"route": Route("code_interpreter_call", payload="fields")},
+            {"payload": "fields"},
             "'code_interpreter_call' has a text: its payload is 'input', and the only argument 'code'",
         ),
         (
@@ -384,32 +384,27 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
         ),
         (
             "web_search_call",
-            {"route": Route("web_search_call", payload="input")},
+            {"payload": "input"},
             "'web_search_call' has no text (`text_path`) for the payload 'input'",
         ),
         (
             "web_search_call",
-            {"route": Route("image_generation_call")},
+            {"kind": "image_generation_call", "payload": "text"},
             "'image_generation_call' has no text (`text_path`) for the payload 'text'",
         ),
         (
             "web_search_call",
-            {"route": Route("image_generation_call", payload="fields")},
+            {"kind": "image_generation_call", "payload": "fields"},
             "`as_function_call` of 'image_generation_call' does not name the function 'web_search'",
         ),
         (
             "web_search_call",
-            {"route": Route("file_search_call", payload="fields")},
+            {"kind": "file_search_call", "payload": "fields"},
             "`as_function_call` of 'file_search_call' does not name the function 'web_search'",
         ),
         (
             "web_search_call",
-            {"route": Route("file_search_call", payload="fields"), "function": FILE_SEARCH},
-            "the route of 'file_search_call' does not name the function, for a call with other arguments",
-        ),
-        (
-            "web_search_call",
-            {"route": Route("file_search_call", {"name": "file_search"}, payload="fields"), "function": FILE_SEARCH},
+            {"kind": "file_search_call", "payload": "fields", "function": FILE_SEARCH},
             "'file_search_call' has no fields for arguments, and no reader in `_READERS`: limit",
         ),
     ],
@@ -420,7 +415,6 @@ def test_hosted_tools_are_offered_by_the_hosts_names_once_each():
         "a message",
         "no function of the model",
         "another function",
-        "no name",
         "an argument without a field",
     ),
 )
@@ -444,6 +438,13 @@ def test_a_hosted_call_whose_result_a_model_would_not_read_is_refused(monkeypatc
     assert str(refused.value) == "`result_text` of 'code_interpreter_call' does not return the text of `result_fields`"
 
 
+def test_a_hosted_call_whose_stored_result_a_model_would_not_read_is_refused(monkeypatch):
+    monkeypatch.setattr(ITEMS["code_interpreter_call"], "result_text", lambda item: item["outputs"][0]["logs"])
+    with pytest.raises(DeclarationError) as refused:
+        evolve(HOSTED_CALLS["code_interpreter_call"])
+    assert str(refused.value) == "`result_text` of 'code_interpreter_call' does not return the `output` that a server stores"
+
+
 def test_a_hosted_call_whose_error_a_model_would_not_read_is_refused(monkeypatch):
     monkeypatch.setattr(ITEMS["web_search_call"], "failure_fields", staticmethod(failure_fields := lambda text: {"error": text}))
     failure_fields.__name__ = "failure_fields"
@@ -465,8 +466,8 @@ def test_a_model_reads_the_plain_result_of_a_call_that_a_client_sends_back(monke
 
 def test_a_hosted_call_may_have_its_arguments_as_fields():
     function = {"name": "file_search", "parameters": {"properties": {"queries": {}}}}
-    route = Route("file_search_call", {"name": "file_search"}, payload="fields")
-    assert evolve(HOSTED_CALLS["web_search_call"], function=function, route=route).route == route
+    call = evolve(HOSTED_CALLS["web_search_call"], kind="file_search_call", function=function, payload="fields")
+    assert call.name == "file_search"
 
 
 def test_listed_mcp_tools_are_offered_as_functions_and_chosen_by_name():

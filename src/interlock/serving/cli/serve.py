@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec import structs
 
+from interlock.parsers.hosted_tools import HOSTED_TOOLS
 from interlock.serving.cli.options import (
     bind,
     examples,
@@ -29,7 +30,6 @@ from interlock.serving.cli.options import (
     settings_of,
 )
 from interlock.serving.requests.logs import announce, log_to_stderr
-from interlock.serving.requests.tool_offer import HOSTED_TOOLS
 from interlock.serving.settings import Settings
 
 if TYPE_CHECKING:

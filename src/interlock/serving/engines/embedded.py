@@ -19,6 +19,7 @@ from attrs.validators import ge
 
 from interlock.events.json import elements, is_array, is_object, members
 from interlock.parsers import Format, Tagged
+from interlock.parsers.hosted_tools import HOSTED_CALLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.prompt import (
     SERVER_CALLS,
@@ -31,7 +32,6 @@ from interlock.serving.engines.prompt import (
 from interlock.serving.engines.script import Call, ScriptStep, play, write_step
 from interlock.serving.requests.api_errors import PromptError
 from interlock.serving.requests.input_items import JsonItem, text_of
-from interlock.serving.requests.tool_offer import HOSTED_CALLS
 from interlock.serving.settings import ModelFacts
 
 MODEL: Final = "interlock-embedded"
@@ -53,7 +53,9 @@ CODE: Final = re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?
 QUERY: Final = re.compile(r"\bsearch(?:\s+the\s+web)?(?:\s+for)?\s+([^,.;:?!]+)", re.IGNORECASE)
 ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
 
-HOSTED_NAMES: Final[Mapping[str, str]] = {kind: call.recipient for call in HOSTED_CALLS.values() for kind in call.types}
+HOSTED_NAMES: Final[Mapping[str, str]] = {
+    kind: call.recipient or call.name for call in HOSTED_CALLS.values() for kind in call.types
+}
 """The names with which models call the hosted tools, by the types of the tools in requests."""
 
 
@@ -164,7 +166,7 @@ def _tool_name(item: JsonItem, names: Mapping[object, object]) -> str:
     """Return the name of the tool that an item belongs to; `names` has those of calls by id."""
     hosted = HOSTED_CALLS.get(item.get("type"))
     if hosted is not None:
-        return hosted.recipient.partition(".")[0]
+        return HOSTED_NAMES[hosted.types[0]].partition(".")[0]
     return str(item.get("name") or names.get(item.get("call_id"), "unknown"))
 
 

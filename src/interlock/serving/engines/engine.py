@@ -23,6 +23,7 @@ from interlock.events.items import NOTHING
 from interlock.events.json import is_array, members
 from interlock.fsm.deltas import FinishReason, TokenLogprob, Usage
 from interlock.parsers import Chunk, Format, Parser, StopParser, Tagged, parser_for
+from interlock.parsers.hosted_tools import BUILT_IN
 from interlock.parsers.stop_strings import stops_in
 from interlock.serving.engines.chat_messages import as_object, chat_messages, function_of, template_messages
 from interlock.serving.engines.prompt import estimate_prompt
@@ -163,8 +164,9 @@ class Turn:
         """
         from interlock.serving.engines.harmony_prompt import harmony_prompt  # noqa: PLC0415 - other formats do without
 
-        functions = [members(tool["function"]) for tool in self.functions()]
-        built_in = {kind: hosted[kind] for kind in find_hosted(hosted, self.request.tools)}
+        others = {tool: description for tool, description in hosted.items() if tool not in BUILT_IN}
+        functions = [members(tool["function"]) for tool in self.functions(others)]
+        built_in = {tool: hosted[tool] for tool in find_hosted(hosted, self.request.tools)}
         return await harmony_prompt(self.request, self.items, functions, built_in)
 
 

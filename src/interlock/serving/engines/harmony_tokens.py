@@ -15,11 +15,11 @@ from interlock.events.items import ITEMS
 from interlock.events.json import as_text, clean, members, parse
 from interlock.fsm.deltas import ScoredToken, TokenLogprob
 from interlock.parsers.harmony import vocabulary
-from interlock.parsers.routing import SEPARATOR
+from interlock.parsers.hosted_tools import HOSTED_CALLS
+from interlock.parsers.routing import flat_name
 from interlock.serving.engines.prompt import SERVER_CALLS
 from interlock.serving.requests.input_items import JsonItem, text_of
 from interlock.serving.requests.runtime import Yielder
-from interlock.serving.requests.tool_offer import HOSTED_CALLS
 
 if TYPE_CHECKING:  # models of other formats need no `openai_harmony`
     from openai_harmony import HarmonyEncoding  # pyright: ignore[reportMissingTypeStubs] - its types are inline, without a py.typed
@@ -130,9 +130,10 @@ async def encode_replies(messages: Iterable[Any]) -> list[int]:
 
 def _usual_address(call: JsonItem) -> tuple[str, str]:
     hosted = HOSTED_CALLS.get(call["type"])
-    if hosted is not None:
+    if hosted is not None and hosted.recipient:
         return hosted.recipient, "analysis"
-    return f"functions.{call.get('server_label')}{SEPARATOR}{call.get('name')}", "commentary"
+    name = flat_name(call.get("server_label"), call.get("name")) if hosted is None else hosted.name
+    return f"functions.{name}", "commentary"
 
 
 def token_entries(tokens: Sequence[int], ranked: Sequence[Mapping[int, Any]]) -> list[TokenLogprob]:

@@ -28,8 +28,9 @@ from interlock.events.json import dumps, elements, loads, members
 from interlock.events.parts import Json
 from interlock.fsm.table import InterlockError
 from interlock.judges import AnyJudge, Finding
-from interlock.parsers import ChatParser, Chunk, Format, Parser, Routing, Tagged, parser_for
+from interlock.parsers import Chunk, Format, Tagged, parser_for
 from interlock.parsers.formats import tagged
+from interlock.parsers.hosted_tools import HOSTED_CALLS
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.prompt import is_client_output, is_from_user
 from interlock.serving.engines.recordings import RecordedTurn, Recording, ToolResult, read
@@ -37,7 +38,6 @@ from interlock.serving.engines.script_errors import explain
 from interlock.serving.requests.api_errors import ApiError, EngineError, no_such_model
 from interlock.serving.requests.create import ResponseRequest, read_request
 from interlock.serving.requests.input_items import SUMMARIZE, JsonItem, text_of, waits_for_client
-from interlock.serving.requests.tool_offer import HOSTED_CALLS, HOSTED_TOOLS, find_hosted, route_hosted
 from interlock.testing.streams import describe_finding
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class Conversation:
     def offers(self, call: Call) -> bool:
         """Return whether the request offers the tool of a call: by its name, or by the name of its server or namespace."""
         hosted = [each for each in HOSTED_CALLS.values() if {*each.types} & {*self.tools}]
-        offered = {*self.tools, *(name for each in hosted for name in (each.function["name"], each.recipient))}
+        offered = {*self.tools, *(name for each in hosted for name in (each.name, each.recipient))}
         return call.returns is not None or call.name in offered or any(call.name.startswith(f"{each}__") for each in self.tools)
 
     @property
@@ -796,18 +796,12 @@ class ScriptedGeneration(Generation):
             listed = "; ".join(f"{number}. {rule.conditions}" for number, rule in enumerate(self.progress.rules, 1)) or "none"
             raise self._refuse(f"No rule of the script matches. The request: {conversation.describe()}. The rules: {listed}.")
         self._index, self._turn = found
-        self.parser = self._new_parser(self.progress.rules[self._index].format)
+        self.parser = parser_for(self.progress.rules[self._index].format, self.declared)
         try:
             self._take(turn)
         except EngineError as error:
             raise self._refuse(f"{error} The request: {conversation.describe()}.") from error
         return {}
-
-    def _new_parser(self, output_format: Format) -> Parser:
-        if output_format != "chat":
-            return parser_for(output_format, self.declared)
-        hosted = find_hosted(HOSTED_TOOLS, self.request.tools)
-        return ChatParser(route_hosted(Routing.from_request(self.declared), hosted))
 
     def _refuse(self, reason: str) -> ApiError:
         self._asked.problem = reason

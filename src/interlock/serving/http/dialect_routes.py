@@ -26,6 +26,7 @@ from interlock.events.chat import CompletionChunk, ErrorChunk
 from interlock.events.messages import ErrorMessage, MessagesEvent
 from interlock.events.sse import EventWriter
 from interlock.events.stream import StreamEvent
+from interlock.parsers.hosted_tools import HostedTool
 from interlock.serving.http.answers import AnswerLine, JsonResponse, answer_error, cancelled_on_disconnect, socket_of
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import tenant_of
@@ -34,7 +35,6 @@ from interlock.serving.requests.create import ResponseRequest, read_translated
 from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.messages_request import MESSAGES_NAMES, translate_messages
 from interlock.serving.requests.runtime import is_fault
-from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.run import ResponseRun
 from interlock.serving.responses.sealing import Seals
 from interlock.serving.responses.service import PendingRun, ResponseService

@@ -18,12 +18,13 @@ from interlock.events.items import FunctionCall, FunctionCallOutput
 from interlock.events.json import as_json, dumps, members
 from interlock.events.parts import Content, ContentPart, InputFile, InputImage, InputText, Json, OutputText
 from interlock.events.request import Probability, Temperature
+from interlock.parsers.hosted_tools import HostedTool
 from interlock.parsers.routing import flat_name
 from interlock.serving.requests.api_errors import ApiError, invalid, missing
 from interlock.serving.requests.create import require_translated
 from interlock.serving.requests.input_items import JsonItem, ReasoningOpener, open_none
 from interlock.serving.requests.limits import ENGINE_PARAMETERS, not_run, require, require_object
-from interlock.serving.requests.tool_offer import NO_PARAMETERS, HostedTool, ToolCheck, run_none
+from interlock.serving.requests.tool_offer import NO_PARAMETERS, ToolCheck, run_none
 
 BILLING: Final = "x-anthropic-billing-header:"
 """Begins a text of Claude Code's system prompt that differs from request to request, which would defeat every prefix cache."""

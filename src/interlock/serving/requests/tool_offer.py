@@ -12,22 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
-from interlock.events.items import ITEMS, NOTHING
 from interlock.events.json import elements, is_object, members
 from interlock.events.tools import AnyTool
-from interlock.fsm.table import DeclarationError
-from interlock.parsers.client_tools import CLIENT_TOOLS, check_arguments
-from interlock.parsers.routing import SEPARATOR, Route, Routing, flat_name, route_declared, server_route
+from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.hosted_tools import HOSTED_CALLS, LABELS, HostedTool
+from interlock.parsers.routing import SEPARATOR, Route, flat_name, route_declared, server_route
 from interlock.serving.requests.input_items import JsonItem
 
 JsonTool: TypeAlias = Mapping[str, object]
-
-HostedTool: TypeAlias = Literal["code_interpreter", "web_search", "container"]
-"""A tool that requests declare and an MCP server of the operator runs."""
 
 ToolCheck: TypeAlias = Callable[[str, HostedTool], Awaitable[bool]]
 """Returns whether a tool of the server runs for a model."""
@@ -38,97 +34,7 @@ async def run_none(_model: str, _tool: HostedTool) -> bool:
     return False
 
 
-HOSTED_TOOLS: Final[tuple[HostedTool, ...]] = get_args(HostedTool)
-
-CONTAINER: Final[HostedTool] = "container"
-"""The namespace of gpt-oss's container tools, whose calls are MCP items."""
-
 CALL_SECONDS: Final = 120.0  # the default time limit of a hosted call
-
-SEARCHES: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
-
-
-def _function(name: str, argument: str, description: str) -> dict[str, object]:
-    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
-    return {"type": "function", "name": name, "description": description, "parameters": parameters}
-
-
-@frozen
-class HostedCall:
-    """The calls of a hosted tool.
-
-    Raises:
-        DeclarationError: The item has a text (`text_path`), and the payload is not `input` or the text not the function's only
-            argument; or it has none, and the payload is neither `fields` nor `browser`. Or a model could not read the arguments
-            of the function back, or its result; or the route of the payload `fields` lacks a name.
-    """
-
-    tool: HostedTool
-    types: tuple[str, ...]  # its types in requests
-    label: str  # the label of the MCP servers that it replaces, if the operator configured it, as in vLLM
-    recipient: str  # the name by which gpt-oss calls it
-    function: JsonTool  # the function with which other models call it
-    route: Route  # what its calls become
-    mcp_tools: Mapping[object, str]
-    """The names of the MCP server's tools, by the type of the call's action if it has one; the first is the default."""
-    renamed: Mapping[str, str] = NOTHING  # the names of arguments that models use, but not the prompt, with the right ones
-    include: str = ""  # the value of the parameter `include` that adds the result to the item; if empty, the item always has it
-    cites: bool = False  # whether its results are pages that the model cites
-
-    def __attrs_post_init__(self) -> None:
-        """Check that the item has all arguments, and that a model reads it as a call of the function with them."""
-        kind, payload, parameters = self.route.kind, self.route.payload, members(self.function.get("parameters"))
-        text, read_as = ITEMS[kind].text_path, ITEMS[kind].as_function_call
-        if text and (payload, *members(parameters.get("properties"))) != ("input", text[-1]):
-            raise DeclarationError(f"{kind!r} has a text: its payload is 'input', and the only argument {text[-1]!r}")
-        if not text and payload not in {"fields", "browser"}:
-            raise DeclarationError(f"{kind!r} has no text (`text_path`) for the payload {payload!r}")
-        if read_as is None or read_as[0] != self.function.get("name"):
-            raise DeclarationError(f"`as_function_call` of {kind!r} does not name the function {self.function.get('name')!r}")
-        if text and read_as[1] != text[0]:
-            raise DeclarationError(f"`as_function_call` of {kind!r} does not name the field of its text, {text[0]!r}")
-        for method in (ITEMS[kind].result_fields, ITEMS[kind].failure_fields):
-            result = method("seen")
-            if result and ITEMS[kind].result_text(result) != "seen":
-                raise DeclarationError(f"`result_text` of {kind!r} does not return the text of `{method.__name__}`")
-        if payload == "fields":
-            if self.route.fields.get("name") != self.function.get("name"):
-                raise DeclarationError(f"the route of {kind!r} does not name the function, for a call with other arguments")
-            check_arguments(kind, parameters)
-
-    def mcp_tool(self, fields: Mapping[str, object]) -> str:
-        """Return the name of the MCP server's tool for a call with these fields."""
-        return self.mcp_tools.get(members(fields.get("action")).get("type"), next(iter(self.mcp_tools.values())))
-
-
-HOSTED_CALLS: Final[Mapping[object, HostedCall]] = {
-    "code_interpreter_call": HostedCall(
-        "code_interpreter",
-        types=("code_interpreter",),
-        label="code_interpreter",
-        recipient="python",
-        function=_function("python", "code", "Runs Python code and returns what it prints."),
-        route=Route("code_interpreter_call", payload="input"),
-        mcp_tools={None: "python"},
-        include="code_interpreter_call.outputs",
-    ),
-    "web_search_call": HostedCall(
-        "web_search",
-        types=SEARCHES,
-        label="web_search_preview",
-        recipient="browser.search",
-        function=_function("web_search", "query", "Searches the web and returns the pages that were found."),
-        route=Route("web_search_call", payload="browser", function="search"),
-        mcp_tools={"search": "search", "open_page": "open", "find_in_page": "find"},
-        renamed={"url": "id"},
-        include="web_search_call.action.sources",
-        cites=True,
-    ),
-}
-"""The calls of hosted tools, by the kinds of their items."""
-
-LABELS: Final[Mapping[object, HostedTool]] = {**{call.label: call.tool for call in HOSTED_CALLS.values()}, CONTAINER: CONTAINER}
-"""The hosted tools that replace MCP servers with these labels, if the operator configured them, as in vLLM."""
 
 NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 FUNCTION_FIELDS: Final = ("name", "description", "parameters", "strict")
@@ -358,14 +264,6 @@ def list_hosted_functions(hosted: Mapping[str, str]) -> dict[str, Mapping[str, o
     }
 
 
-def find_hosted(hosted: Iterable[str], tools: Iterable[Mapping[str, object]]) -> set[str]:
+def find_hosted(hosted: Container[str], tools: Sequence[JsonTool]) -> set[str]:
     """Return which of the hosted tools a request declares."""
-    names = [str(tool.get("server_label" if tool.get("type") == "mcp" else "type")) for tool in tools]
-    return {kind for kind in hosted if any(each.startswith(kind) for each in names)}
-
-
-def route_hosted(routing: Routing, hosted: Container[str]) -> Routing:
-    """Return a routing that also maps the functions for these hosted tools to calls of the tools."""
-    calls = [call for call in HOSTED_CALLS.values() if call.tool in hosted]
-    routes = {name: call.route for call in calls for name in (str(call.function["name"]), call.label)}
-    return evolve(routing, declared={**routing.declared, **routes}) if routes else routing
+    return {call.tool for call in HOSTED_CALLS.values() if call.tool in hosted and any(map(call.is_declared, tools))}

@@ -28,6 +28,7 @@ from interlock.events.json import as_text, dumps, elements, is_array, is_object,
 from interlock.fsm.deltas import Annotate, Close, Delta, EndTurn, Fail, Finish, Open, Reject, Run, Succeed, Text
 from interlock.fsm.driver import ReadyCall
 from interlock.fsm.table import DeclarationError
+from interlock.parsers.hosted_tools import CONTAINER, HOSTED_CALLS, HOSTED_TOOLS, LABELS, SEARCHES, HostedTool
 from interlock.serving import metrics, traces
 from interlock.serving.engines.pages import Page, action_fields, pages_of
 from interlock.serving.metrics import OTHER
@@ -35,15 +36,7 @@ from interlock.serving.requests.api_errors import ToolError, ToolFailedError, in
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem
 from interlock.serving.requests.runtime import Outcome, is_fault, outcome
-from interlock.serving.requests.tool_offer import (
-    CALL_SECONDS,
-    CONTAINER,
-    HOSTED_CALLS,
-    HOSTED_TOOLS,
-    LABELS,
-    SEARCHES,
-    HostedTool,
-)
+from interlock.serving.requests.tool_offer import CALL_SECONDS
 from interlock.serving.tools.address import AddressPolicy, Endpoint
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from msgspec.json import Decoder
 from interlock.events.items import ITEMS, McpItem
 from interlock.events.json import EMPTY, dumps, elements, members
 from interlock.parsers import Chunk
+from interlock.parsers.hosted_tools import HOSTED_CALLS
 from interlock.parsers.responses_events import ResponsesParser, finish_reason
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.prompt import estimate
@@ -19,7 +20,7 @@ from interlock.serving.engines.upstream.translator import Translator, UpstreamCa
 from interlock.serving.engines.upstream.upstream_client import CODES, error_event, has_message, redact, upstream_error
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import JsonItem, normalize
-from interlock.serving.requests.tool_offer import HOSTED_CALLS, offer
+from interlock.serving.requests.tool_offer import offer
 
 DECODER: Final = Decoder()
 """Decodes an event. Events are also encoded with msgspec, so the processor's caches need no code of a second package."""

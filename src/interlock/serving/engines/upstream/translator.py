@@ -27,7 +27,7 @@ from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.upstream.upstream_client import DISCONNECTED, EventStream, Upstream, keys_of, upstream_error
 from interlock.serving.requests.create import ResponseRequest
 from interlock.serving.requests.input_items import JsonItem, short_id
-from interlock.serving.requests.tool_offer import HostedTools, OfferedTool, find_hosted, list_hosted_functions, route_hosted
+from interlock.serving.requests.tool_offer import HostedTools, OfferedTool, list_hosted_functions
 from interlock.serving.settings import UpstreamApi
 
 UPSTREAM_APIS: Final[Mapping[UpstreamApi, str]] = MappingProxyType(
@@ -70,8 +70,8 @@ class UpstreamCall:
 
     @property
     def routing(self) -> Routing:
-        """Maps the names that the model may call, including those of the gateway's tools, to kinds of items."""
-        return route_hosted(Routing.from_request(self.declared), find_hosted(self.hosted, self.request.tools))
+        """Maps the names that the model may call to kinds of items."""
+        return Routing.from_request(self.declared)
 
     @property
     def keys(self) -> Sequence[str]:

@@ -35,6 +35,7 @@ from interlock import __version__
 from interlock.events.json import dumps
 from interlock.parsers import parser_for
 from interlock.parsers.families import Family
+from interlock.parsers.hosted_tools import HostedTool
 from interlock.serving import traces
 from interlock.serving.build import build_tools, compose
 from interlock.serving.engines.vllm import compat
@@ -48,7 +49,6 @@ from interlock.serving.requests.api_keys import TENANT, Keys
 from interlock.serving.requests.body import JSON, read_object
 from interlock.serving.requests.logs import current_request_id
 from interlock.serving.requests.runtime import Yielder, panics_as_errors
-from interlock.serving.requests.tool_offer import HostedTool
 from interlock.serving.responses.sealing import RANDOM_KEY
 from interlock.serving.settings import Settings, SettingsError, read_settings, variable
 from interlock.serving.store.values import StoreError

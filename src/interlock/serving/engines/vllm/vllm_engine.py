@@ -27,6 +27,7 @@ from interlock.events.json import dumps, elements, is_array, is_object, loads, m
 from interlock.fsm.deltas import FinishReason, TokenLogprob
 from interlock.parsers import Chunk, Format, parser_for
 from interlock.parsers.families import Family
+from interlock.parsers.hosted_tools import BUILT_IN, LABELS, SEARCHES
 from interlock.serving.engines.engine import Engine, EngineOutput, Generation, Turn
 from interlock.serving.engines.harmony_tokens import (
     ENCODED_AT_ONCE,
@@ -47,7 +48,7 @@ from interlock.serving.requests.create import ResponseRequest, read_for_host
 from interlock.serving.requests.input_items import JsonItem, normalize, require_input
 from interlock.serving.requests.limits import refusal
 from interlock.serving.requests.runtime import Outcome, Yielder, is_fault, outcome
-from interlock.serving.requests.tool_offer import LABELS, SEARCHES, HostedTools, find_hosted, list_hosted_functions, offer
+from interlock.serving.requests.tool_offer import HostedTools, list_hosted_functions, offer
 from interlock.serving.settings import ModelFacts
 
 logger = logging.getLogger("vllm.interlock")  # below vLLM's own, which has a handler
@@ -242,10 +243,12 @@ class VllmEngine(Engine):
     @property
     def tools(self) -> HostedTools:
         """The hosted tools in the form that the model's prompt needs."""
+        functions = list_hosted_functions(self.hosted)
         if self.serving.use_harmony:
             tools = {kind: tool for kind, tool in HARMONY_TOOLS.items() if kind.startswith((*self.hosted,))}
-            return HostedTools(tools, frozenset(label for label, kind in LABELS.items() if kind in self.hosted))
-        return HostedTools(list_hosted_functions(self.hosted))
+            labels = frozenset(label for label, kind in LABELS.items() if kind in self.hosted and kind in BUILT_IN)
+            return HostedTools({**functions, **tools}, labels)
+        return HostedTools(functions)
 
     def read(self, raw: Mapping[str, object]) -> ResponseRequest:
         request = read_for_host(raw)
@@ -361,8 +364,7 @@ class VllmGeneration(Generation):
         call = await self._call(turn)
         if not self._serving.use_harmony:
             forced = self.request.tool_choice not in ("auto", "none")
-            hosted = find_hosted(self.engine.hosted, self.request.tools)
-            self._reader = reader(self.engine.family, self.declared, call, hosted, forced=forced)
+            self._reader = reader(self.engine.family, self.declared, call, forced=forced)
             self.parser = self._reader
         sampling = call.sampling
         return {
