@@ -241,15 +241,36 @@ def test_a_background_response_that_is_cancelled_has_what_was_written(server, st
     assert (summary(response), response["status"]) == CANCELLED
 
 
+def failing(fault):
+    return {"vllm_xargs": {**ENDLESS["vllm_xargs"], "fault": fault}}
+
+
 @HARMONY_SERVER
+@pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_response_that_the_engine_aborts_is_cancelled(server, streamed):
-    request = {**ENDLESS, "stream": streamed, "vllm_xargs": {**ENDLESS["vllm_xargs"], "fault": "abort"}}
+@pytest.mark.parametrize(
+    ("fields", "end"),
+    [
+        ({"logit_bias": {"999999999": 1}}, ([], "failed", "invalid_prompt")),
+        (failing("raises"), (["reasoning incomplete"], "failed", "server_error")),
+        (failing("abort"), (*CANCELLED, None)),
+    ],
+    ids=["refused", "failed", "aborted"],
+)
+def test_a_response_that_the_engine_ends_is_answered_and_stored_alike_in_every_mode(server, fields, end, streamed, background):
+    request = {**ENDLESS, **fields, "stream": streamed, "background": background}
     if streamed:
         response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]
     else:
-        response = post(server, GPT_OSS, request).json()
-    assert (summary(response), response["status"]) == CANCELLED
+        answer = post(server, GPT_OSS, request)
+        if "logit_bias" in fields and not background:
+            assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
+            return
+        response = answer.json()
+    until(lambda: stored(server, response["id"]).json().get("status") not in (None, "queued", "in_progress"))
+    found = stored(server, response["id"]).json()
+    assert (summary(found), found["status"], (found["error"] or {}).get("code")) == end
+    assert found == response or (background and not streamed)
 
 
 ((CODE, SHOWN),) = re.findall(
