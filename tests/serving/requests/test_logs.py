@@ -88,6 +88,13 @@ def test_every_answer_has_a_request_id_and_an_invalid_one_is_replaced() -> None:
     assert [each for each in ids if not re.fullmatch("req_[0-9a-f]+", each)] == []
     lines = [line for line in objects(command.lines) if line["logger"] == "uvicorn.access"]
     assert [line["request_id"] for line in lines] == ids
+    assert [(line["method"], line["path"], line["http_status"]) for line in lines] == [
+        ("GET", "/health", 200),
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/models", 401),
+        ("GET", "/interlock/", 401),
+    ]
+    assert [line["message"].partition(" - ")[0] for line in lines] == [line["client"] for line in lines]
 
 
 @pytest.mark.parametrize(("level", "of_success"), [("info", []), ("debug", ["debug"])])

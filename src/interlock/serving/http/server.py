@@ -47,6 +47,7 @@ from interlock.serving.http.app import METRICS_PATH, OPEN_PATHS, Application
 from interlock.serving.http.tables import SERVER, ServerEffect, ServerTrigger
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.api_keys import Keys
+from interlock.serving.requests.logs import FIELDS
 from interlock.serving.responses.active_runs import ActiveRuns
 from interlock.serving.settings import Settings
 
@@ -187,19 +188,22 @@ class Server(uvicorn.Server):
         self._fire(ServerTrigger.CLOSE)
 
 
-def _quiet_probes() -> None:
-    """Demote the access lines of probes, in a process of this server alone: those of a host program stay as they are."""
-    logging.getLogger("uvicorn.access").addFilter(_demote_probe)
+def _filter_access_lines() -> None:
+    """Filter the access lines, in a process of this server alone: those of a host program stay as they are."""
+    logging.getLogger("uvicorn.access").addFilter(_access_line)
 
 
-def _demote_probe(record: logging.LogRecord) -> bool:
-    """Log a probe that succeeds at `debug`, because every few seconds one does."""
+def _access_line(record: logging.LogRecord) -> bool:
+    """Give an access line its fields, and log a probe that succeeds at `debug`, because every few seconds one does."""
     match record.args:
-        case (_, _, str(path), _, int(status)) if path.partition("?")[0] in PROBES and status < HTTPStatus.BAD_REQUEST:
-            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
-            return logger.isEnabledFor(logging.DEBUG)
-        case _:
-            return True
+        case (client, method, str(path), _, int(status)):
+            setattr(record, FIELDS, {"client": client, "method": method, "path": path, "http_status": status})
+            if path.partition("?")[0] in PROBES and status < HTTPStatus.BAD_REQUEST:
+                record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+                return logger.isEnabledFor(logging.DEBUG)
+        case _:  # of another release of uvicorn
+            pass
+    return True
 
 
 def _protocol(app: ASGIApp) -> type[asyncio.Protocol]:
@@ -349,7 +353,7 @@ def serve(app: ASGIApp, listener: socket.socket, *, on_ready: Callable[[], None]
         gc.freeze()  # the collector blocks the event loop, and these objects last anyway
         on_ready()
 
-    _quiet_probes()
+    _filter_access_lines()
     server = Server(app, ready)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server.run([listener])
@@ -394,7 +398,7 @@ class WorkerServer(Server):
 
     def __init__(self, app: Application) -> None:
         super().__init__(app, self._begin)
-        _quiet_probes()
+        _filter_access_lines()
         self._keys: Keys = app.state.keys
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
