@@ -94,6 +94,8 @@ METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in (
            "Malformed output of a model that a parser read anyway.", ("family", "kind")),
     Metric("interlock_upstream_faults", "gauge",
            "Processes whose last request for an upstream's list of models failed.", _ADDRESS),
+    Metric("interlock_upstream_retries_total", "counter",
+           "Further attempts of calls of an upstream; `error_type` says why.", (*_ADDRESS, "error_type")),
     Metric("interlock_upstream_repairs_total", "counter",
            "Breaches of the rules of a stream in what a Responses upstream sent, repaired by the gateway.", ["rule"]),
     Metric("interlock_refused_requests_total", "counter", "Requests that received an error in place of a response.", ["reason"]),

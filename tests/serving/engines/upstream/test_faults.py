@@ -145,9 +145,10 @@ def test_an_invalid_retry_after_is_ignored(header, monkeypatch):
 )
 def test_a_fault_before_the_upstream_begins_is_retried(fault, monkeypatch):
     monkeypatch.setattr("interlock.serving.engines.upstream.upstream_client.BACKOFF", 0)
+    before = retries(fault.status)
     with gateway(fault, fault, GOOD, retries=2) as (url, upstream):
         *_, last = bodies(post(url).content)
-    assert (last["type"], len(upstream.bodies)) == ("response.completed", 3)
+    assert (last["type"], len(upstream.bodies), retries(fault.status) - before) == ("response.completed", 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -555,6 +556,12 @@ def test_a_request_that_waits_for_a_head_at_shutdown_gets_an_error_as_json(membe
 
 def counted(name, **labels):
     return REGISTRY.get_sample_value(name, labels) or 0
+
+
+def retries(status):
+    """How many calls of upstreams were tried again after a status so far."""
+    (metric,) = [each for each in REGISTRY.collect() if each.name == "interlock_upstream_retries"]
+    return sum(each.value for each in metric.samples if each.name.endswith("_total") and each.labels["error_type"] == f"{status}")
 
 
 def refusals():

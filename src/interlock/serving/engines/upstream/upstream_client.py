@@ -24,6 +24,7 @@ from attrs import define, evolve, field
 from interlock.events.json import dumps, is_array, members, parse
 from interlock.events.sse import BOM
 from interlock.parsers import Tagged
+from interlock.serving import metrics
 from interlock.serving.engines.upstream.http_client import PORTS, Answer, HttpClient, HttpError
 from interlock.serving.requests.api_errors import ApiError
 from interlock.serving.requests.input_items import short_id
@@ -498,6 +499,8 @@ class EventStream:
                 raise upstream_error("The upstream server refuses the key of the gateway.", UNAUTHORIZED) from None
             raise error
         self._log("%s; next attempt in %.2f s", reason, wait, level=logging.INFO)
+        labels = (*map(str, self._upstream.address), metrics.known_code(error.code, f"{error.status}"))
+        metrics.count("interlock_upstream_retries_total", *labels)
         await asyncio.sleep(wait)
 
 
