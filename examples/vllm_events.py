@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, aclosing
 from types import SimpleNamespace
 from typing import Any, Final
 
+from attrs import evolve
 from openai.types.responses import ResponseReasoningItem
 from vllm.entrypoints.cli.main import main
 from vllm.entrypoints.openai.responses import serving
@@ -21,6 +22,13 @@ from vllm.sampling_params import RequestOutputKind
 
 import interlock
 from interlock.parsers.families import ParserSettings, family, has_family
+from interlock.parsers.routing import Route
+
+HOSTED: Final = {  # the items of the functions that vLLM runs itself, for models other than gpt-oss
+    "code_interpreter": Route("code_interpreter_call", payload="input"),
+    "web_search_preview": Route("web_search_call", payload="browser", function="search"),
+}
+
 
 HOSTED_CALLS: Final = ("code_interpreter_call", "web_search_call", "mcp_call")
 
@@ -109,6 +117,7 @@ class EventServing(serving.OpenAIServingResponses):
         body = echo.model_dump(mode="json", by_alias=True)
         driver = interlock.driver_for(body, response_id=request.request_id)
         settings = ParserSettings.from_request({**body, "include_reasoning": request.include_reasoning})
+        settings.routing = evolve(settings.routing, declared={**HOSTED, **settings.routing.declared})
         settings.count = getattr(context.response_parser, "count_reasoning_tokens", None)
         text: interlock.Parser = interlock.ChatParser(settings.routing, settings.include_reasoning, settings.count)
         if self.family is not None and request.tool_choice in ("auto", "none"):  # vLLM has required calls written as JSON

@@ -323,6 +323,12 @@ def test_a_name_may_be_split_or_repeated(fragments):
     ]
 
 
+def test_the_name_of_a_hosted_tool_may_be_split():
+    parser = ChatParser(Routing.from_request({"tools": [{"type": "code_interpreter"}]}))
+    fragments = [tool(0, "", "py", "call_1"), tool(0, "", "thon"), tool(0, '{"code":"1"}')]
+    assert items(run(parser, [Chunk(delta=fragment) for fragment in fragments])) == [Item("code_interpreter_call", "1", {})]
+
+
 def test_a_prefix_of_a_longer_name_is_a_name_when_its_call_ends():
     routing = Routing.from_request({"tools": [{"type": "function", "name": name} for name in ("get", "get_weather")]})
     parser = ChatParser(routing)

@@ -76,6 +76,18 @@ def test_the_same_turn_gives_the_same_items_in_every_family(name: str, sizes: tu
     ]
 
 
+@for_each("name", SYNTAXES)
+def test_calls_of_hosted_tools_are_read_in_every_family(name: str):
+    request = {"tools": [{"type": "code_interpreter"}, {"type": "web_search"}]}
+    for called, arguments, kind in [
+        ("python", '{"code":"1"}', "code_interpreter_call"),
+        ("web_search", '{"query":"1"}', "web_search_call"),
+    ]:
+        reader = parser_for(Tagged(name), request)
+        text = encode([WrittenItem("call", arguments, called)], name)
+        assert [item.kind for item in items(run(reader, [Chunk(text=text)]))] == [kind]
+
+
 def test_harmony_gives_the_same_items_for_the_turn():
     routing = Routing.from_request(REQUEST)
     assert bare(seen(parse(tokens(HARMONY), routing=routing))) == bare(read("hermes", encode(TURN, "hermes", "qwen3")))

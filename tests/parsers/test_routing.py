@@ -115,16 +115,47 @@ def test_the_recipient_python_is_a_function_unless_an_interpreter_is_declared():
     assert hosted.recipient("functions.python") == function("python")
 
 
-@pytest.mark.parametrize("tool", [{"type": "file_search"}, {"type": "mcp", "server_label": "search_files"}])
-def test_a_hosted_tool_that_gpt_oss_was_not_trained_with_is_a_function_in_every_format(monkeypatch, tool):
+FILES = {"type": "file_search"}
+LABELLED = {"type": "mcp", "server_label": "search_files"}
+OWN_FILES = {"type": "function", "name": "file_search"}
+
+
+@pytest.fixture
+def file_search(monkeypatch):
+    """The route of a hosted tool that gpt-oss was not trained with."""
     function = {"name": "file_search", "parameters": {"properties": {"queries": {}}}}
-    call = HostedCall("file_search_call", "file_search", (), "search_files", function, "fields", {None: "search"})
+    call = HostedCall("file_search_call", "files", ("file_search",), "search_files", function, "fields", {None: "search"})
     monkeypatch.setattr(routing, "HOSTED_CALLS", {call.kind: call})
-    route = Route("file_search_call", {"name": "file_search"}, "fields")
-    declared = Routing.from_request({"tools": [tool]})
-    for name in ("file_search", "functions.file_search", "search_files"):
-        assert (declared.recipient(name), declared.function(name)) == (route, route)
-    assert Routing.from_request({"tools": [{"type": "mcp", "server_label": "file_search"}]}).declared == {}
+    return Route("file_search_call", {"name": "file_search"}, "fields")
+
+
+@pytest.mark.parametrize(
+    ("tools", "hosted", "is_hosted"),
+    [
+        ([FILES], None, True),
+        ([FILES], {"files"}, True),
+        ([FILES], (), False),
+        ([LABELLED], None, False),
+        ([LABELLED], {"files"}, True),
+        ([LABELLED], (), False),
+        ([FILES, OWN_FILES], None, False),
+        ([FILES, OWN_FILES], {"files"}, True),
+        ([OWN_FILES, FILES], {"files"}, False),
+    ],
+)
+def test_the_name_of_a_hosted_tool_is_that_of_the_tool_that_the_model_sees(file_search, tools, hosted, is_hosted):
+    declared = Routing.from_request({"tools": tools}, hosted)
+    route = file_search if is_hosted else function("file_search")
+    assert [declared.function(name) for name in ("file_search", "functions.file_search")] == [route, route]
+    assert declared.recipient("functions.file_search") == route
+
+
+@pytest.mark.parametrize("hosted", [None, (), {"code_interpreter"}])
+def test_the_label_of_a_server_only_begins_the_names_of_its_tools(hosted):
+    declared = Routing.from_request({"tools": [{"type": "mcp", "server_label": "code_interpreter"}]}, hosted)
+    assert declared.may_continue("code_interpreter")
+    assert declared.function("code_interpreter__run") == mcp("code_interpreter", "run")
+    assert declared.function("code_interpreter") == function("code_interpreter")
 
 
 def test_a_function_with_the_name_of_a_role_needs_its_full_name():

@@ -85,8 +85,8 @@ class HostedCall:
 
     def is_declared(self, tool: Mapping[str, object]) -> bool:
         """Return whether a tool of a request is this one, by its type or by the label of the MCP server that it replaces."""
-        kind = str(tool.get("type"))
-        return tool.get("server_label") == self.label if kind == "mcp" else kind.startswith(self.tool)
+        kind = tool.get("type")
+        return kind in self.types or (kind == "mcp" and tool.get("server_label") == self.label)
 
     def mcp_tool(self, fields: Mapping[str, object]) -> str:
         """Return the name of the MCP server's tool for a call with these fields."""

@@ -103,12 +103,16 @@ class Routing:
     servers: Mapping[str, frozenset[str]] = field(factory=dict[str, frozenset[str]])
 
     @classmethod
-    def from_request(cls, body: Mapping[str, object]) -> Routing:
-        """Create the routing for a request body from its `tools`; invalid tools are ignored."""
+    def from_request(cls, body: Mapping[str, object], hosted: Container[str] | None = None) -> Routing:
+        """Create the routing for a request body from its `tools`; invalid tools are ignored.
+
+        `hosted` has the hosted tools that the server offers to the model; of tools with the same name, it offers the first. By
+        default, it may offer each that the request declares by its type, unless a function has its name.
+        """
         tools = list(_mappings(body.get("tools")))
-        hosted = [call for call in HOSTED_CALLS.values() if any(map(call.is_declared, tools))]
-        declared = {name: route for call in hosted for name, route in _hosted_functions(call)}
-        declared |= _functions(tools, reserved={*_NO_CALL, *(call.recipient for call in hosted)})
+        declared: dict[str, Route] = {}
+        for name, route in _declared(tools, hosted):
+            declared.setdefault(name, route)
         servers = {
             label: frozenset(_allow(tool.get("allowed_tools")))
             for tool in tools
@@ -190,19 +194,14 @@ class Routing:
         return owners[0] if len(owners) == 1 else tool
 
 
-def _hosted_functions(call: HostedCall) -> Iterator[tuple[str, Route]]:
-    """Yield the recipients of a hosted tool with its route, except the one that gpt-oss was trained with."""
-    fields = {"name": call.name} if call.payload == "fields" else NO_FIELDS
-    route = Route(call.kind, fields, call.payload, call.recipient.partition(".")[2])
-    for name in (call.name, call.label):
-        if name != call.recipient:
-            yield from _recipients(name, route)
-
-
-def _functions(tools: Sequence[Mapping[str, object]], reserved: Container[str]) -> Iterator[tuple[str, Route]]:
-    """Yield the recipients of declared tools with their routes; a reserved name requires `functions.`."""
-    for tool in tools:
-        if tool.get("type") == "namespace":
+def _declared(tools: Sequence[Mapping[str, object]], hosted: Container[str] | None) -> Iterator[tuple[str, Route]]:
+    """Yield the recipients of declared tools with their routes; a function with a reserved name requires `functions.`."""
+    calls = [_hosted_call(tool, hosted) for tool in tools]
+    reserved = {*_NO_CALL, *(call.name for call in calls if call is not None and call.name == call.recipient)}
+    for tool, call in sorted(zip(tools, calls, strict=True), key=lambda each: hosted is None and each[1] is not None):
+        if call is not None:
+            yield from _hosted_recipients(call)
+        elif tool.get("type") == "namespace":
             space = as_text(tool.get("name"))
             for member in _mappings(tool.get("tools")):
                 route = route_declared(member, {"namespace": space})
@@ -212,6 +211,22 @@ def _functions(tools: Sequence[Mapping[str, object]], reserved: Container[str]) 
         elif (route := route_declared(tool)) is not None:
             name = str(route.fields["name"])
             yield from _recipients(name, route) if name not in reserved else [(f"functions.{name}", route)]
+
+
+def _hosted_call(tool: Mapping[str, object], hosted: Container[str] | None) -> HostedCall | None:
+    """Return the calls that a tool declares, if it is hosted; without `hosted`, a label is one of the client's own MCP server."""
+    call = next((call for call in HOSTED_CALLS.values() if call.is_declared(tool)), None)
+    if call is None or (tool.get("type") == "mcp" if hosted is None else call.tool not in hosted):
+        return None
+    return call
+
+
+def _hosted_recipients(call: HostedCall) -> Iterator[tuple[str, Route]]:
+    if call.kind == _PYTHON.kind:
+        yield call.recipient, _PYTHON
+    else:
+        fields = {"name": call.name} if call.payload == "fields" else NO_FIELDS
+        yield from _recipients(call.name, Route(call.kind, fields, call.payload, call.recipient.partition(".")[2]))
 
 
 def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:

@@ -178,6 +178,12 @@ def test_a_later_turn_continues_the_tokens_of_the_previous_one():
     assert rest.endswith("<|end|><|start|>assistant")
 
 
+def test_a_tool_of_gpt_oss_that_the_conversation_adds_is_no_function_of_the_prompt():
+    added = {"type": "additional_tools", "role": "developer", "tools": [PYTHON]}
+    (body,) = sent(input=[{"role": "user", "content": "Hi"}, added], settings={"hosted": ["code_interpreter"]})
+    assert "python" not in encoding().decode(body["prompt"])
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [

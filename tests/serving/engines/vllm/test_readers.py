@@ -91,7 +91,7 @@ def rendered_call(parser=PARSER, tokenizer=MARKED, prompt=(), *, lags=False, cho
 
 
 def reader(parser=PARSER, *, read=HERMES, tokenizer=MARKED, forced=False):
-    return readers.reader(read, TOOLS, rendered_call(parser, tokenizer), forced=forced)
+    return readers.reader(read, TOOLS, rendered_call(parser, tokenizer), (), forced=forced)
 
 
 def fed(reading, each, entries=None):

@@ -70,8 +70,8 @@ class UpstreamCall:
 
     @property
     def routing(self) -> Routing:
-        """Maps the names that the model may call to kinds of items."""
-        return Routing.from_request(self.declared)
+        """Maps the names that the model may call, including those of the gateway's tools, to kinds of items."""
+        return Routing.from_request(self.declared, self.hosted)
 
     @property
     def keys(self) -> Sequence[str]:

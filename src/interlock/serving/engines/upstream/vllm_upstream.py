@@ -24,7 +24,8 @@ from interlock.parsers import Chunk, Tagged
 from interlock.parsers.families import Family, FamilyParser, ParserSettings, family
 from interlock.parsers.families.family import TurnStart
 from interlock.parsers.harmony import HarmonyParser
-from interlock.parsers.hosted_tools import SEARCHES
+from interlock.parsers.hosted_tools import BUILT_IN, SEARCHES
+from interlock.parsers.routing import Routing
 from interlock.serving.engines.chat_messages import function_of, template_messages
 from interlock.serving.engines.engine import EngineOutput, Turn
 from interlock.serving.engines.harmony_prompt import harmony_prompt
@@ -43,7 +44,7 @@ from interlock.serving.engines.upstream.chat_upstream import (
 from interlock.serving.engines.upstream.translator import FunctionNames, UpstreamCall, count_of
 from interlock.serving.engines.upstream.upstream_client import EventStream, upstream_error
 from interlock.serving.requests.api_errors import invalid
-from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, find_hosted
+from interlock.serving.requests.tool_offer import HostedTools, ToolOffer, find_hosted, list_hosted_functions
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +193,7 @@ class HarmonyTranslator(VllmTranslator):
     @classmethod
     def begin(cls, call: UpstreamCall) -> HarmonyTranslator:
         names = FunctionNames()
-        return cls(call, HarmonyParser.from_request(call.declared, names.routing(call.routing)), names)
+        return cls(call, HarmonyParser.from_request(call.declared, names.routing(Routing.from_request(call.declared))), names)
 
     async def stream(self, turn: Turn) -> EventStream:
         stream = await super().stream(turn)
@@ -206,7 +207,7 @@ class HarmonyTranslator(VllmTranslator):
         request = turn.request
         hosted = find_hosted(self.call.hosted, request.tools)
         built_in = {kind: {"type": kind} for kind in (*SEARCHES, "code_interpreter") if kind.startswith((*hosted,))}
-        functions = {kind: tool for kind, tool in self.call.functions.tools.items() if kind not in built_in}
+        functions = list_hosted_functions({tool: text for tool, text in self.call.hosted.items() if tool not in BUILT_IN})
         offered = self._offer(turn, HostedTools({**functions, **built_in}))
         tools = [tool for tool in offered.tools if tool["type"] == "function"]
         descriptions = {kind: self.call.hosted[kind] for kind in hosted}

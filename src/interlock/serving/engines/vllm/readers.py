@@ -48,22 +48,24 @@ def configure(args: object, template: Mapping[str, object] | None = None) -> Fam
     return families.family(tools or None, reasoning or None) if has_family(tools, reasoning) else None
 
 
-def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, *, forced: bool) -> Reader:
+def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, hosted: Container[str], *, forced: bool) -> Reader:
     """Return the parser of a response: the family's if possible, else vLLM's.
 
     Even for a known family, vLLM's parser is used if the vocabulary lacks a marker that the family's format needs, or if vLLM
     makes the model write a required or named call (`forced`) as JSON without the family's markers. `body` has the tools that
-    calls may name.
+    calls may name, and `hosted` the hosted tools that run.
     """
+    routing = Routing.from_request(body, hosted)
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
     needs = None if family is None or family.syntax is None else family.syntax.required_marker
     has_markers = not needs or needs in special.values()
     writes_json = forced and compat.writes_json(call.parser)
     if family is not None and call.parser is not None and has_markers and not writes_json:
         settings = ParserSettings.from_request(body)
+        settings.routing = routing
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
     count = None if call.parser is None else call.parser.count_reasoning_tokens
-    parser = ChatParser(Routing.from_request(body), call.request.include_reasoning, count)
+    parser = ChatParser(routing, call.request.include_reasoning, count)
     return DeltaReader(parser, call.request.parallel_tool_calls is False)
 
 

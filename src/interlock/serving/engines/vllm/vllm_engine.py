@@ -364,7 +364,7 @@ class VllmGeneration(Generation):
         call = await self._call(turn)
         if not self._serving.use_harmony:
             forced = self.request.tool_choice not in ("auto", "none")
-            self._reader = reader(self.engine.family, self.declared, call, forced=forced)
+            self._reader = reader(self.engine.family, self.declared, call, self.engine.hosted, forced=forced)
             self.parser = self._reader
         sampling = call.sampling
         return {
