@@ -53,7 +53,7 @@ def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, ho
 
     Even for a known family, vLLM's parser is used if the vocabulary lacks a marker that the family's format needs, or if vLLM
     makes the model write a required or named call (`forced`) as JSON without the family's markers. `body` has the tools that
-    calls may name, and `hosted` the hosted tools that run.
+    calls may name, and `hosted` the hosted tools that are offered.
     """
     routing = Routing.from_request(body, hosted)
     special: Mapping[int, str] = {} if family is None else specials(call.tokenizer, family)
