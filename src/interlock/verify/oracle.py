@@ -650,7 +650,7 @@ def r11_truth(stream: Stream) -> Iterator[Finding]:
 def _has_its_result(item: JsonObject, word: str) -> bool:
     """Return whether a finished item has the result or the error that its status, if it has one, and its events imply."""
     kind, error = item["type"], item.get("error")
-    if f"response.{kind}.failed" not in LETTERS:
+    if f"response.{kind}.failed" not in LETTERS or "error" not in ITEMS[kind].__struct_fields__:
         return True
     ends = [status for status in ("completed", "failed") if LETTERS[f"response.{kind}.{status}"] in word]
     status = item.get("status", next(iter(ends), None))

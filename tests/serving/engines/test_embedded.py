@@ -14,6 +14,8 @@ from recovery.notation import items, run
 
 from interlock.parsers import Chunk, Tagged, parser_for
 from interlock.parsers.families import DEFAULT_REASONING
+from interlock.parsers.hosted_tools import HostedCall
+from interlock.serving.engines import embedded
 from interlock.serving.engines.embedded import CONTEXT, EmbeddedEngine, script_step
 from interlock.serving.engines.engine import Turn
 from interlock.serving.engines.prompt import estimate_prompt
@@ -65,6 +67,15 @@ def written(turn, name=None):
         whole = [Chunk(text="".join(chunk.text for chunk in chunks))]
         assert items(run(parser_for(engine.format, turn.request.raw), whole)) == read
     return [(item.kind, item.text) for item in read]
+
+
+def test_a_hosted_tool_is_called_with_the_arguments_of_its_function(monkeypatch):
+    properties = {"queries": {"type": "array", "items": {"type": "string"}, "minItems": 1}}
+    function = {"name": "file_search", "parameters": {"properties": properties, "required": ["queries"]}}
+    call = HostedCall("file_search_call", "files", ("file_search",), "files", function, "fields", {None: "search"})
+    monkeypatch.setattr(embedded, "HOSTED", {"file_search": call})
+    tools = [{"type": "file_search", "vector_store_ids": ["vs_1"]}]
+    assert calls_of("Look in my files: the trip", tools=tools) == [("file_search", '{"queries": ["the trip"]}')]
 
 
 def test_a_question_gets_some_reasoning_and_an_answer_about_it():

@@ -134,7 +134,8 @@ def announces(name: str) -> bool:
 
 def special_tokens(read_as: Family) -> list[str]:
     """Return the markers of a family that may begin with a token of its models."""
-    return [*dict.fromkeys(text for texts in read_as.markers.values() for text in texts if text[0] in "<[]")]
+    marks = [text for texts in read_as.markers.values() for text in texts]
+    return [*dict.fromkeys(text for text in marks if text[0] in "<[]" or not text[0].isascii())]
 
 
 def _marked(name: str) -> Iterator[Derived]:

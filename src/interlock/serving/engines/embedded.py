@@ -19,7 +19,7 @@ from attrs.validators import ge
 
 from interlock.events.json import elements, is_array, is_object, members
 from interlock.parsers import Format, Tagged
-from interlock.parsers.hosted_tools import HOSTED_CALLS
+from interlock.parsers.hosted_tools import HOSTED_CALLS, HostedCall
 from interlock.serving.engines.engine import Engine, EngineOutput, Turn
 from interlock.serving.engines.prompt import (
     SERVER_CALLS,
@@ -53,10 +53,8 @@ CODE: Final = re.compile(r"\b(?:calculate|compute|evaluate|python|run)\b|\d\s*(?
 QUERY: Final = re.compile(r"\bsearch(?:\s+the\s+web)?(?:\s+for)?\s+([^,.;:?!]+)", re.IGNORECASE)
 ARITHMETIC: Final = re.compile(r"[\d\s().+*/%-]+")
 
-HOSTED_NAMES: Final[Mapping[str, str]] = {
-    kind: call.recipient or call.name for call in HOSTED_CALLS.values() for kind in call.types
-}
-"""The names with which models call the hosted tools, by the types of the tools in requests."""
+HOSTED: Final[Mapping[str, HostedCall]] = {kind: call for call in HOSTED_CALLS.values() for kind in call.types}
+"""The calls of hosted tools, by the types of the tools in requests."""
 
 
 @frozen
@@ -166,7 +164,7 @@ def _tool_name(item: JsonItem, names: Mapping[object, object]) -> str:
     """Return the name of the tool that an item belongs to; `names` has those of calls by id."""
     hosted = HOSTED_CALLS.get(item.get("type"))
     if hosted is not None:
-        return HOSTED_NAMES[hosted.types[0]].partition(".")[0]
+        return _hosted_name(hosted).partition(".")[0]
     return str(item.get("name") or names.get(item.get("call_id"), "unknown"))
 
 
@@ -193,8 +191,8 @@ def chosen_tools(turn: Turn) -> Sequence[CallableTool]:
         for tool in (*_tools(turn.request.tools), *_listed_tools(turn))
         if _is_allowed(tool, members(choice)) and (is_asked or tool.name not in called)
     ]
-    chosen = [tool for tool in tools if tool.kind in HOSTED_NAMES and _fits(tool, text)]
-    chosen += _find_named([tool for tool in tools if tool.kind not in HOSTED_NAMES], text)
+    chosen = [tool for tool in tools if tool.kind in HOSTED and _fits(tool, text)]
+    chosen += _find_named([tool for tool in tools if tool.kind not in HOSTED], text)
     if is_forced and not chosen:
         chosen = tools[:1]
     return chosen if turn.request.parallel_tool_calls else chosen[:1]
@@ -204,7 +202,7 @@ def _is_forced(turn: Turn) -> bool:
     """Return whether the request requires a call."""
     choice = turn.request.tool_choice
     rules = members(choice)
-    return choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED_NAMES)
+    return choice == "required" or rules.get("mode") == "required" or rules.get("type") in ("function", "custom", *HOSTED)
 
 
 def _last_item(items: Sequence[JsonItem]) -> JsonItem:
@@ -221,8 +219,12 @@ def _tools(declarations: Sequence[object], prefix: str = "") -> Iterator[Callabl
             yield CallableTool(kind, name, f"{prefix}{name}", tool)
         elif kind == "namespace":
             yield from _tools(elements(tool.get("tools")), f"{name}__")
-        elif kind in HOSTED_NAMES:
-            yield CallableTool(kind, kind, HOSTED_NAMES[kind], tool)
+        elif kind in HOSTED:
+            yield CallableTool(kind, kind, _hosted_name(HOSTED[kind]), HOSTED[kind].function)
+
+
+def _hosted_name(call: HostedCall) -> str:
+    return call.recipient or call.name
 
 
 def _listed_tools(turn: Turn) -> Iterator[CallableTool]:
@@ -277,9 +279,9 @@ def _call(tool: CallableTool, text: str) -> Call:
             arguments: Mapping[str, object] = {"code": _code(text)}
         case "custom":
             arguments = {"input": words or text}
-        case kind if kind in HOSTED_NAMES:
+        case kind if kind in HOSTED:
             query = QUERY.search(text)
-            arguments = {"query": query[1].strip() if query else words or text}
+            arguments = arguments_for(tool.declaration, query[1].strip() if query else words or text)
         case _:
             arguments = arguments_for(tool.declaration, words)
     return Call(tool.recipient, json.dumps(arguments, ensure_ascii=False))
