@@ -38,8 +38,7 @@ from attrs import frozen
 from rich.console import Console
 from runs import with_run
 from speed.report import Result, short, table
-from speed.targets import PEER
-from speed.timing import FLOOR, INTERLOCK, Row
+from speed.timing import FLOOR, INTERLOCK, PEER, Row
 
 OUT: Final = Path(__file__).parent / "out" / "alone.json"
 RATES: Final = {1: 100, 50: 50, 500: 20, 2_000: 5}
@@ -263,6 +262,7 @@ def _row(group: str, name: str, unit: str, at: int, figures: Mapping[str, float]
         "repeats": 1,
         "faster": None,
         "above_floor": None,
+        "above_peer": None,
         "figures": {name: {"median": value, "low": value, "high": value} for name, value in figures.items()},
     }
 

@@ -250,6 +250,32 @@ def _dialects(rows: Rows) -> Answer | None:
     return Answer(bars("µs for each delta of text", medians), "Microseconds for each delta of text, by API", sentence)
 
 
+def _gateway(rows: Rows) -> Answer | None:
+    """Answer what a gateway costs."""
+    measured = _of(rows, "gateway")
+    if not measured:
+        return None
+    costs: dict[str, dict[int, float]] = {}
+    for row in measured:
+        kind, api = re.findall(r"(text|calls) deltas a second, (\w+) upstream", row["name"])[0]
+        if api == "responses":
+            for name, side in (("interlock", "Interlock"), ("floor", "forwarder")):
+                costs.setdefault(f"{side}, {kind}", {})[row["at"]] = _median(row, name)
+    picture = lines("CPU time of a gateway, µs for each delta", "streams", costs, wide=True)
+    ratios = sorted(row["above_floor"]["median"] for row in measured)
+    waits = {row["name"]: row for row in _of(rows, "gateway: first event")}
+    text, calls = (waits[f"500 streams of 20 {kind} deltas a second, responses upstream"] for kind in ("text", "calls"))
+    (text_ours, text_floor), (calls_ours, calls_floor) = (
+        [short(_median(row, name)) for name in ("interlock", "floor")] for row in (text, calls)
+    )
+    sentence = (
+        f"A delta costs {short(ratios[0])} to {short(ratios[-1])} times as much as with a forwarder that reads none of the "
+        "bytes. Beside 500 streams of 20 deltas a second from a Responses service, a request has its first event after "
+        f"{text_ours} ms if they write text ({text_floor} with the forwarder), and after {calls_ours} ms if they write calls ({calls_floor})."
+    )
+    return Answer(picture, "Microseconds for each delta, by the number of streams, beside a forwarder", sentence)
+
+
 QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {
     "vllm": _in_vllm,
     "alone": _alone,
@@ -259,5 +285,6 @@ QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {
     "reasoning": _reasoning,
     "events": _events,
     "dialects": _dialects,
+    "gateway": _gateway,
 }
 """The questions, by the names of their pictures."""

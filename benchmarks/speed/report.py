@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import asdict, evolve, frozen
 from rich.table import Table
 
-from speed.timing import FLOOR, INTERLOCK, PLUGIN, RESPONSES, VLLM, Figure, Row
+from speed.timing import FLOOR, INTERLOCK, PEER, PLUGIN, RESPONSES, VLLM, Figure, Row
 
 
 @frozen
@@ -21,6 +21,7 @@ class Result:
         faster: How many times better ours is than vLLM's: the middle of the rounds' ratios, with their quartiles.
         above_floor: How many times the floor ours is.
         above_responses: How many times the same in the Responses API ours is, in a row of another API.
+        above_peer: How many times that of another gateway ours is.
     """
 
     row: Row
@@ -28,19 +29,20 @@ class Result:
     faster: Figure | None
     above_floor: Figure | None
     above_responses: Figure | None
+    above_peer: Figure | None
 
     @classmethod
     def of(cls, row: Row, samples: Mapping[str, Sequence[float]]) -> Result:
         """Sum up the rounds of a row."""
         figures = {name: Figure.of(values) for name, values in samples.items()}
         ours = samples[INTERLOCK]
-        ratios = _ratio(samples.get(VLLM), ours), _ratio(ours, samples.get(FLOOR)), _ratio(ours, samples.get(RESPONSES))
-        return cls(evolve(row, rounds={}), figures, *ratios)
+        above = [_ratio(ours, samples.get(other)) for other in (FLOOR, RESPONSES, PEER)]
+        return cls(evolve(row, rounds={}), figures, _ratio(samples.get(VLLM), ours), *above)
 
     def plain(self) -> dict[str, Any]:
         """Return the value as JSON."""
         row = {name: getattr(self.row, name) for name in ("group", "name", "unit", "at", "repeats")}
-        ratios = {"faster": self.faster, "above_floor": self.above_floor, "above_responses": self.above_responses}
+        ratios = {name: getattr(self, name) for name in ("faster", "above_floor", "above_responses", "above_peer")}
         return {
             **row,
             "figures": {name: asdict(figure) for name, figure in self.figures.items()},

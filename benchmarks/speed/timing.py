@@ -31,6 +31,8 @@ RESPONSES: Final = "responses"
 """Interlock in the Responses API, beside a row of another API."""
 VLLM: Final = "vllm"
 FLOOR: Final = "floor"
+PEER: Final = "agentic-api"
+"""Another gateway, beside ours."""
 
 NANOSECONDS: Final = 1_000
 """Nanoseconds in a microsecond."""

@@ -91,6 +91,7 @@ def row(group, name, at=None, **figures):
     return {"group": group, "name": name, "unit": "µs", "at": at, "faster": faster, "above_floor": None, "figures": spread}
 
 
+STREAMS = "500 streams of 20"
 QUESTION_ROWS = [
     row("server", "text, 8 streams", 8, interlock=40, vllm=80, floor=30),
     row("server", "text, 256 streams", 256, interlock=20, vllm=50, floor=10),
@@ -112,6 +113,15 @@ QUESTION_ROWS = [
     row("deltas", "text", interlock=0.3, vllm=6, floor=0.1),
     {**row("dialects", "Messages", interlock=0.33, responses=0.3, floor=0.1), "above_responses": {"median": 1.1}},
     {**row("dialects", "Chat Completions", interlock=0.36, responses=0.3, floor=0.1), "above_responses": {"median": 1.2}},
+    *(
+        {
+            **row("gateway", f"{STREAMS} {kind} deltas a second, responses upstream", 500, interlock=20 * times, floor=20),
+            "above_floor": {"median": times},
+        }
+        for kind, times in (("text", 3), ("calls", 5))
+    ),
+    row("gateway: first event", f"{STREAMS} text deltas a second, responses upstream", 500, interlock=16, floor=2),
+    row("gateway: first event", f"{STREAMS} calls deltas a second, responses upstream", 500, interlock=300, floor=3),
     row("items", "open, one delta, close", interlock=10, vllm=40),
     row("first event", "first token to its first event", interlock=20, vllm=50),
 ]
@@ -134,6 +144,7 @@ def test_every_picture_says_that_its_axis_is_logarithmic() -> None:
         "vllm": ["logarithmic scale", "streams (logarithmic scale)"],
         "alone": ["logarithmic scale", "streams (logarithmic scale)"],
         "first": ["logarithmic scale", "streams that are open (logarithmic scale)"],
+        "gateway": ["logarithmic scale", "streams (logarithmic scale)"],
         **{name: ["logarithmic scale"] for name in ("file", "reasoning", "memory", "events", "dialects")},
     }
     assert {name: re.findall(r">([^<]*logarithmic scale[^<]*)<", picture) for name, picture in kept.items()} == said
@@ -144,6 +155,10 @@ def test_the_sentences_of_the_answers_have_the_figures_of_the_rows() -> None:
     assert "One core would carry 1,667 streams of 30 tokens a second, and 667 with vLLM's route." in sentences["vllm"]
     assert "One core would carry 667 streams of 30 tokens a second." in sentences["alone"]
     assert "2 ms with 1 (p99 3 ms)" in sentences["first"]
+    assert "A delta costs 3 to 5 times as much" in sentences["gateway"]
+    assert (
+        "after 16 ms if they write text (2 with the forwarder), and after 300 ms if they write calls (3)." in sentences["gateway"]
+    )
     assert "171 MB with 2,000 open streams, and 180 MB two seconds after" in sentences["memory"]
     assert "at most 2 µs with Interlock's parsers, including the events, and up to 6 ms with vLLM's parsers" in sentences["file"]
     assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in sentences["file"]
