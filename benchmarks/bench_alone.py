@@ -1,12 +1,11 @@
 """The cost of the standalone server at 1 to 2,000 streams; see docs/evidence/performance.md.
 
     python benchmarks/bench_alone.py
-    python benchmarks/bench_alone.py gateway    # this part alone
-    python benchmarks/bench_alone.py workers    # likewise
+    python benchmarks/bench_alone.py gateway    # this part alone; server and workers likewise
     AGENTIC_SERVER=/path/to/agentic-server python benchmarks/bench_alone.py gateway    # beside that server too
 
-A real `interlock serve` replays an answer of 200 tokens at a rate, to clients each of which always has a stream open. The least
-that any server would do is measured likewise (`benchmarks/alone/floor.py`), and so is a gateway, in turns with a forwarder that
+A real server replays an answer of 200 tokens at a rate, to clients each of which always has a stream open. The least that any
+server would do is measured likewise (`benchmarks/alone/servers.py`), and so is a gateway, in turns with a forwarder that
 reads none of the bytes of the same upstream (`benchmarks/alone/relay.py`), and with agentic-api (Rust) if it is on PATH. Figures
 go to `benchmarks/out/alone.json`, those of the gateway alone to `benchmarks/out/gateway.json`. How many tokens one process and
 several send is measured without a rate; the clients need a core of their own. A run takes at most twelve minutes, of which the
@@ -94,7 +93,7 @@ class Loaded:
 def main() -> None:
     """Measure each load, and write the figures."""
     parser = ArgumentParser(description=main.__doc__)
-    parser.add_argument("part", nargs="?", choices=("gateway", "workers"), help="this part alone")
+    parser.add_argument("part", nargs="?", choices=("gateway", "server", "workers"), help="this part alone")
     part = parser.parse_args().part
     console = Console(width=None if sys.stdout.isatty() else 160)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -103,9 +102,10 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             [*_workers(Path(folder), console)]
         return
-    results = [*_gateway(console), *_bursts(console)]
-    _write(OUT.with_name("gateway.json"), [each.plain() if isinstance(each, Result) else each for each in results], console)
-    console.print(table([each for each in results if isinstance(each, Result)]))
+    if part != "server":
+        results = [*_gateway(console), *_bursts(console)]
+        _write(OUT.with_name("gateway.json"), [each.plain() if isinstance(each, Result) else each for each in results], console)
+        console.print(table([each for each in results if isinstance(each, Result)]))
     if part == "gateway":
         return
     costs: list[Result] = []
@@ -113,18 +113,18 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         script = written(Path(folder) / "answer.jsonl", TOKENS)
         for streams, rate in RATES.items():
-            with started(*_interlock(script, rate)) as server:
+            with started("-m", "alone.servers", INTERLOCK, str(script), str(rate)) as server:
                 ours = asyncio.run(_loaded(server, streams, probes=PROBES))
                 time.sleep(2 * SETTLE)
                 after = server.megabytes
-            with started("-m", "alone.floor", str(script), str(rate)) as server:
+            with started("-m", "alone.servers", FLOOR, str(script), str(rate)) as server:
                 floor = asyncio.run(_loaded(server, streams, probes=0))
             name = f"{streams:,} stream{'s' if streams > 1 else ''} of {rate} tokens a second"
             row = Row("alone", name, "µs per token", {}, WINDOWS, streams)
             costs.append(Result.of(row, {INTERLOCK: ours.costs, FLOOR: floor.costs}))
             rows += _waits(name, streams, ours), _memory(name, streams, {**ours.memory, "after": after})
             console.print(f"{name}: {_told(rows[-2])}; {_told(rows[-1])}")
-        with started(*_interlock(written(Path(folder) / "long.jsonl", LONG), 0)) as server:
+        with started("-m", "alone.servers", INTERLOCK, str(written(Path(folder) / "long.jsonl", LONG)), "0") as server:
             rows.append(_unread(server))
             console.print(f"{rows[-1]['name']}: {_told(rows[-1])}")
         rows += _workers(Path(folder), console)

@@ -271,7 +271,8 @@ def _gateway(rows: Rows) -> Answer | None:
     sentence = (
         f"A delta costs {short(ratios[0])} to {short(ratios[-1])} times as much as with a forwarder that reads none of the "
         "bytes. Beside 500 streams of 20 deltas a second from a Responses service, a request has its first event after "
-        f"{text_ours} ms if they write text ({text_floor} with the forwarder), and after {calls_ours} ms if they write calls ({calls_floor})."
+        f"{text_ours} ms if they write text ({text_floor} with the forwarder), and after {calls_ours} ms if they write calls "
+        f"({calls_floor})."
     )
     return Answer(picture, "Microseconds for each delta, by the number of streams, beside a forwarder", sentence)
 

@@ -86,7 +86,7 @@ the prompt never begins a thought. [servers.py](../../tests/real_vllm/servers.py
 ## Responses
 
 The column of vLLM {release} is {next_build}: its Python code, on the compiled parts of {before}.
-It has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`. {next_recorded}
+It has the same lines, moved by a few, except for that of the last event: it sends `response.incomplete`.{next_recorded}
 """
 
 KEY: Final = """\
@@ -117,7 +117,7 @@ the stream helper of the `openai` package ({openai}, Python) raises at an event;
 model wrote; of the rest, *nothing tried* breaks.
 
 Of the {ordinary} ordinary turns, {unended} has no end, {raising} raise, and {wrong} more have a wrong last event; all are of
-gpt-oss with hosted tools. The other {harmless} with an error in their stream break nothing that was tried. Of the turns whose
+gpt-oss with hosted tools. The other {harmless} with an error in their stream break nothing that was tried. Of those whose
 stream has no error, {other} have [other content](#key).
 
 `benchmarks/turns/faults.py` assigns each error to a fault. Line numbers are those of vLLM's tag v{release}. The issues and pull
@@ -361,7 +361,7 @@ def page(run: Run, sides: Sides, results: FixResults) -> Iterator[str]:
         ordinary=len(ordinary),
         build=run.build,
         recorded=run.recorded,
-        next_recorded=run.next_recorded,
+        next_recorded="" if run.recorded.startswith(run.next_recorded.rstrip(".")) else f" {run.next_recorded}",
         next_build=run.next_build,
         before=before,
         release=release,
