@@ -47,7 +47,6 @@ BAR = r"\|"
 """How a bar in the code of a table is written; GitHub's Markdown takes the backslash away, and the site's does not."""
 STYLE = """\
 .md-grid { max-width: 70rem }
-.md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }
 .md-typeset table:not([class]) { font-size: .68rem }
 .md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .6em .8em }
 .md-typeset td:first-child code { white-space: nowrap }
@@ -60,7 +59,9 @@ STYLE = """\
 }
 .md-typeset p:has(> a > img[src*="families/"])::after { display: block }
 .md-typeset a > img[src*="families/"] { max-width: 1100px }
+@media (min-width: 60em) { .md-typeset pre > code { font-size: .62rem } }
 @media (max-width: 60em) {
+  .md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }
   .md-typeset td code { word-break: normal; overflow-wrap: normal }
   .md-typeset p:has(> a > img)::after { display: block }
   .md-typeset a > img { max-width: 1100px }

@@ -523,14 +523,14 @@ def _figures() -> Iterator[str]:
     yield "|---|---:|---:|"
     for name, row in (
         ("a token of text", "text, 64 streams"),
-        ("the same, if the engine sends ten tokens at a time", "outputs of 10 tokens, 64 streams"),
+        ("a token of text, if the engine sends ten at a time", "outputs of 10 tokens, 64 streams"),
         ("a token of an answer that is not streamed", "an answer that is not streamed, 64 requests"),
     ):
         (times,) = re.findall(rf"^\| {row} \|.*\| (\S+) \([^|]*\|[^|]*\|$", figures, flags=re.MULTILINE)
         yield f"| {name} | {float(times):.1f}x | 1x |"
     for name, row in (
         ("a token of text on a GPU", "text"),
-        ("the same, if the engine sends ten tokens at a time", "outputs of 10 tokens"),
+        ("a token of text on a GPU, if the engine sends ten at a time", "outputs of 10 tokens"),
     ):
         ((ours, theirs),) = re.findall(rf"^  \| {row} \| (\d+) \| (\d+) \|", guide, flags=re.MULTILINE)
         yield f"| {name} | {int(theirs) / int(ours):.1f}x | 1x |"
