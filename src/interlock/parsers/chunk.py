@@ -6,7 +6,6 @@ Chunk boundaries mean nothing: any partition of the same tokens gives the same i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -42,12 +41,17 @@ ReasoningCounter: TypeAlias = Callable[[list[int]], int]
 """Counts the reasoning tokens of a turn, as `count_reasoning_tokens` of vLLM's parsers does."""
 
 
-Recoveries: TypeAlias = Counter[tuple[str, str]]
-"""Repairs of malformed output, counted by format or family, and by the kind of fault.
+class Recoveries(dict[tuple[str, str], int]):
+    """Repairs of malformed output, counted by format or family, and by the kind of fault.
 
-The parsers of the package have one, their attribute `recoveries`. For the format `responses`, the kind is the rule that the
-service broke, such as `R9`.
-"""
+    The parsers of the package have one, their attribute `recoveries`. For the format `responses`, the kind is the rule that the
+    service broke, such as `R9`.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, _: tuple[str, str]) -> int:
+        return 0
 
 
 class Parser(Protocol):
