@@ -158,7 +158,7 @@ def _memory(rows: Rows) -> Answer | None:
         shown["whose client does not read: the system"] = {"interlock": _median(row, "system")}
     start, during, after = _median(first, "start"), _median(crowd, "during"), _median(crowd, "after")
     sentence = (
-        f"The process of `interlock serve` has {short(start)} MB at its start, {short(during)} MB with {crowd['at']:,} open "
+        f"The process of the server has {short(start)} MB at its start, {short(during)} MB with {crowd['at']:,} open "
         f"streams, and {short(after)} MB two seconds after they have ended, because Python keeps freed memory for reuse."
     )
     return Answer(

@@ -1,11 +1,13 @@
 """Real servers on loopback, each in a thread of its own, and requests that wait for them however slow the machine is."""
 
 import asyncio
+import base64
 import ssl
 from contextlib import contextmanager
 from inspect import signature, unwrap
 from types import SimpleNamespace
 
+import fake_vllm
 import httpx
 import pytest
 import uvicorn.server
@@ -44,3 +46,10 @@ def serve():
             yield url
 
     return serve_engine
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """A fake vLLM, installed for one test."""
+    monkeypatch.setenv("INTERLOCK_KEYS", base64.b64encode(bytes(32)).decode())
+    return fake_vllm.install(monkeypatch)
