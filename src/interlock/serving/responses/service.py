@@ -318,7 +318,7 @@ def _report(model: str, owner: str, started_at: float, span: traces.Span, run: R
 
 def _count_recoveries(run: ResponseRun[T]) -> None:
     recoveries: Recoveries | None = getattr(run.generation.parser, "recoveries", None)
-    for (family, kind), amount in (recoveries or {}).items():
+    for (family, kind), amount in () if recoveries is None else recoveries.items():
         if family == "responses":
             metrics.count("interlock_upstream_repairs_total", kind, amount=amount)
         else:
