@@ -59,7 +59,7 @@ STYLE = """\
 }
 .md-typeset p:has(> a > img[src*="families/"])::after { display: block }
 .md-typeset a > img[src*="families/"] { max-width: 1100px }
-@media (min-width: 60em) { .md-typeset pre > code { font-size: .62rem } }
+@media (min-width: 60em) { .md-typeset pre > code { font-size: .6rem } }
 @media (max-width: 60em) {
   .md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere }
   .md-typeset td code { word-break: normal; overflow-wrap: normal }
