@@ -264,17 +264,20 @@ def _gateway(rows: Rows) -> Answer | None:
     picture = lines("CPU time of a gateway, µs for each delta", "streams", costs, wide=True)
     ratios = sorted(row["above_floor"]["median"] for row in measured)
     waits = {row["name"]: row for row in _of(rows, "gateway: first event")}
-    text, calls = (waits[f"500 streams of 20 {kind} deltas a second, responses upstream"] for kind in ("text", "calls"))
-    (text_ours, text_floor), (calls_ours, calls_floor) = (
-        [short(_median(row, name)) for name in ("interlock", "floor")] for row in (text, calls)
+    told = "; ".join(
+        f"{', '.join(_waits_of(waits, kind, api) for kind in ('text', 'calls'))} from {service}"
+        for api, service in (("chat", "Chat Completions"), ("responses", "a Responses service"))
     )
     sentence = (
         f"A delta costs {short(ratios[0])} to {short(ratios[-1])} times as much as with a forwarder that reads none of the "
-        "bytes. Beside 500 streams of 20 deltas a second from a Responses service, a request has its first event after "
-        f"{text_ours} ms if they write text ({text_floor} with the forwarder), and after {calls_ours} ms if they write calls "
-        f"({calls_floor})."
+        f"bytes. Time from a request to its first event, beside 500 streams of 20 deltas a second: {told}."
     )
     return Answer(picture, "Microseconds for each delta, by the number of streams, beside a forwarder", sentence)
+
+
+def _waits_of(waits: Mapping[str, Mapping[str, Any]], kind: str, api: str) -> str:
+    row = waits[f"500 streams of 20 {kind} deltas a second, {api} upstream"]
+    return f"{short(_median(row, 'interlock'))} ms with deltas of {kind} (forwarder {short(_median(row, 'floor'))} ms)"
 
 
 QUESTIONS: Final[Mapping[str, Callable[[Rows], Answer | None]]] = {

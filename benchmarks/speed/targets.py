@@ -155,12 +155,13 @@ TARGETS: Final = (
     ),
     *(
         Target(
-            f"gateway, 500 streams of {kind}: its first event",
+            f"gateway, 500 streams of {kind}, {api} upstream: its first event",
             50,
-            partial(_cost, "gateway: first event", f"500 streams of 20 {kind} deltas a second, responses upstream", "interlock"),
+            partial(_cost, "gateway: first event", f"500 streams of 20 {kind} deltas a second, {api} upstream", "interlock"),
             at_least=False,
             unit=" ms",
         )
+        for api in ("responses", "chat")
         for kind in ("text", "calls")
     ),
     Target(

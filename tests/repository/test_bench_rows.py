@@ -120,8 +120,15 @@ QUESTION_ROWS = [
         }
         for kind, times in (("text", 3), ("calls", 5))
     ),
-    row("gateway: first event", f"{STREAMS} text deltas a second, responses upstream", 500, interlock=16, floor=2),
-    row("gateway: first event", f"{STREAMS} calls deltas a second, responses upstream", 500, interlock=300, floor=3),
+    *(
+        row("gateway: first event", f"{STREAMS} {kind} deltas a second, {api} upstream", 500, interlock=wait, floor=2)
+        for kind, api, wait in (
+            ("text", "chat", 21),
+            ("calls", "chat", 371),
+            ("text", "responses", 16),
+            ("calls", "responses", 300),
+        )
+    ),
     row("items", "open, one delta, close", interlock=10, vllm=40),
     row("first event", "first token to its first event", interlock=20, vllm=50),
 ]
@@ -156,9 +163,8 @@ def test_the_sentences_of_the_answers_have_the_figures_of_the_rows() -> None:
     assert "One core would carry 667 streams of 30 tokens a second." in sentences["alone"]
     assert "2 ms with 1 (p99 3 ms)" in sentences["first"]
     assert "A delta costs 3 to 5 times as much" in sentences["gateway"]
-    assert (
-        "after 16 ms if they write text (2 with the forwarder), and after 300 ms if they write calls (3)." in sentences["gateway"]
-    )
+    chat = "21 ms with deltas of text (forwarder 2 ms), 371 ms with deltas of calls (forwarder 2 ms) from Chat Completions; 16 ms"
+    assert chat in sentences["gateway"]
     assert "171 MB with 2,000 open streams, and 180 MB two seconds after" in sentences["memory"]
     assert "at most 2 µs with Interlock's parsers, including the events, and up to 6 ms with vLLM's parsers" in sentences["file"]
     assert "7 ms with Interlock (p50 5 ms), 60 ms with vLLM's route (p50 6 ms)" in sentences["file"]
