@@ -262,7 +262,7 @@ def lines_in(html):
 
 def test_the_head_has_a_diagram_of_every_machine_and_every_rule() -> None:
     (_, head) = page.head("stream", {"name": "x"})
-    assert {*AUTOMATA, "response", "messages", "chat"} <= set(head["machines"])
+    assert {*AUTOMATA, "response", "messages", "chat"} <= set(head["machines"]), "run `make docs`"
     assert head["rules"]["R10"][0] == RULES["R10"].name
     assert set(head["rules"]) == {*RULES, *DIALECT_RULES}
     assert set(head["deviations"]) == set(DEVIATIONS)

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from interlock.events.json import as_text, clean, elements, members
 from interlock.parsers.client_tools import CLIENT_TOOLS
+from interlock.parsers.hosted_tools import HOSTED_CALLS
 from interlock.parsers.routing import Route
 
 Types: TypeAlias = frozenset[str]
@@ -104,8 +105,9 @@ class Schemas:
     @classmethod
     def from_request(cls, body: Mapping[str, object]) -> Schemas:
         """Read the `tools` of a request body, and the lists of MCP tools in its `input`; invalid tools are ignored."""
-        tools = _find_parameters(elements(body.get("tools")), "")
-        declared = cls({tool: Schema(parameters, parameters) for tool, parameters in tools})
+        tools = elements(body.get("tools"))
+        found = [*_find_hosted(tools), *_find_parameters(tools, "")]  # of two with the same name, the function counts
+        declared = cls({tool: Schema(parameters, parameters) for tool, parameters in found})
         return declared.with_lists(map(members, elements(body.get("input"))))
 
     def with_lists(self, items: Iterable[Mapping[str, object]]) -> Schemas:
@@ -123,6 +125,12 @@ class Schemas:
         fields = route.fields
         space = as_text(fields.get("namespace")) or as_text(fields.get("server_label"))
         return self.parameters.get((space, as_text(fields.get("name"))), _UNKNOWN)
+
+
+def _find_hosted(tools: Sequence[object]) -> Iterator[tuple[tuple[str, str], Mapping[str, object]]]:
+    for call in HOSTED_CALLS.values():
+        if any(map(call.is_declared, map(members, tools))):
+            yield ("", call.name), members(call.function.get("parameters"))
 
 
 def _find_parameters(tools: Sequence[object], space: str) -> Iterator[tuple[tuple[str, str], Mapping[str, object]]]:
