@@ -261,7 +261,7 @@ def _gateway(rows: Rows) -> Answer | None:
         if api == "responses":
             for name, side in (("interlock", "Interlock"), ("floor", "forwarder")):
                 costs.setdefault(f"{side}, {kind}", {})[row["at"]] = _median(row, name)
-    picture = lines("CPU time of a gateway, µs for each delta", "streams", costs, wide=True)
+    picture = lines("CPU time of a gateway, µs for each delta of a Responses service", "streams", costs, wide=True)
     ratios = sorted(row["above_floor"]["median"] for row in measured)
     waits = {row["name"]: row for row in _of(rows, "gateway: first event")}
     told = "; ".join(
@@ -272,7 +272,7 @@ def _gateway(rows: Rows) -> Answer | None:
         f"A delta costs {short(ratios[0])} to {short(ratios[-1])} times as much as with a forwarder that reads none of the "
         f"bytes. Time from a request to its first event, beside 500 streams of 20 deltas a second: {told}."
     )
-    return Answer(picture, "Microseconds for each delta, by the number of streams, beside a forwarder", sentence)
+    return Answer(picture, "Microseconds for each delta of a Responses service, by the number of streams, beside a forwarder", sentence)
 
 
 def _waits_of(waits: Mapping[str, Mapping[str, Any]], kind: str, api: str) -> str:
