@@ -272,7 +272,8 @@ def _gateway(rows: Rows) -> Answer | None:
         f"A delta costs {short(ratios[0])} to {short(ratios[-1])} times as much as with a forwarder that reads none of the "
         f"bytes. Time from a request to its first event, beside 500 streams of 20 deltas a second: {told}."
     )
-    return Answer(picture, "Microseconds for each delta of a Responses service, by the number of streams, beside a forwarder", sentence)
+    shows = "Microseconds for each delta of a Responses service, by the number of streams, beside a forwarder"
+    return Answer(picture, shows, sentence)
 
 
 def _waits_of(waits: Mapping[str, Mapping[str, Any]], kind: str, api: str) -> str:

@@ -434,7 +434,7 @@ def test_code_and_custom_inputs_stay_text_where_untyped_values_are_json():
 
 
 def test_a_tool_without_a_name_has_no_schema():
-    tools = [{"type": "function", "parameters": {}}, {"type": "function", "function": {"name": None}}, {"type": "web_search"}]
+    tools = [{"type": "function", "parameters": {}}, {"type": "function", "function": {"name": None}}, {"type": "file_search"}]
     assert Schemas.from_request({"tools": [*tools, {"type": "namespace", "tools": tools}]}) == Schemas()
 
 

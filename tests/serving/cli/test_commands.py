@@ -264,6 +264,15 @@ def test_serve_refuses_a_family_beside_a_script() -> None:
     assert (result.exit_code, result.stderr) == (2, message)
 
 
+@pytest.mark.parametrize(
+    "option", [("--tool-server", "web_search=http://127.0.0.1:9/mcp"), ("--code-interpreter",), ("--web-search", "searxng=http://a")]
+)
+def test_serve_refuses_tools_beside_a_script(option) -> None:
+    result = run("serve", "--script", TEXT, *option)
+    message = "it does not apply to a script, whose calls have the results of their tools (`returns`)\n"
+    assert (result.exit_code, result.stderr) == (2, f"interlock: {option[0]}: {message}")
+
+
 def test_serve_refuses_a_script_beside_an_upstream(tmp_path) -> None:
     config = tmp_path / "gateway.toml"
     config.write_text('[[upstream]]\nurl = "http://a"\n')

@@ -239,6 +239,9 @@ def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, Tool
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     if family is not None:
         raise settings.error("family", "it does not apply to a script, which names the families of its rules")
+    for name in ("tool_server", "code_interpreter", "web_search"):
+        if getattr(settings, name):
+            raise settings.error(name, "it does not apply to a script, whose calls have the results of their tools (`returns`)")
     rules = read_rules(script)
     if settings.workers > 1 and not any(isinstance(rule, RecordedRule) for rule in rules):
         raise settings.error("workers", "each process would have steps and requests of the script of its own; leave it out")
