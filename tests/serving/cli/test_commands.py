@@ -265,7 +265,8 @@ def test_serve_refuses_a_family_beside_a_script() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [("--tool-server", "web_search=http://127.0.0.1:9/mcp"), ("--code-interpreter",), ("--web-search", "searxng=http://a")]
+    "option",
+    [("--tool-server", "web_search=http://127.0.0.1:9/mcp"), ("--code-interpreter",), ("--web-search", "searxng=http://a")],
 )
 def test_serve_refuses_tools_beside_a_script(option) -> None:
     result = run("serve", "--script", TEXT, *option)
