@@ -266,7 +266,13 @@ def test_serve_refuses_a_family_beside_a_script() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    [("--tool-server", "web_search=http://127.0.0.1:9/mcp"), ("--code-interpreter",), ("--web-search", "searxng=http://a")],
+    [
+        ("--tool-server", "web_search=http://127.0.0.1:9/mcp"),
+        ("--tool-timeout", "3"),
+        ("--code-interpreter",),
+        ("--web-search", "searxng=http://a"),
+        ("--allow-mcp-host", "example.com"),
+    ],
 )
 def test_serve_refuses_tools_beside_a_script(option) -> None:
     result = run("serve", "--script", TEXT, *option)

@@ -30,7 +30,7 @@ from interlock.serving.cli.options import (
     settings_of,
 )
 from interlock.serving.requests.logs import announce, log_to_stderr
-from interlock.serving.settings import Settings
+from interlock.serving.settings import DEFAULTS, Settings
 
 if TYPE_CHECKING:
     from interlock.serving.engines.engine import Engine
@@ -228,6 +228,7 @@ def _engine(settings: Settings, upstreams: Sequence[Upstream], servers: ToolServ
 
 
 def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, ToolRunner]:
+    from interlock.serving.build import TOOL_SETTINGS
     from interlock.serving.engines.embedded import MODEL, EmbeddedEngine
     from interlock.serving.engines.script import RecordedRule, ScriptedEngine, family_format
     from interlock.serving.tools.hosting import ScriptedTools
@@ -239,8 +240,8 @@ def _local_engine(settings: Settings, servers: ToolRunner) -> tuple[Engine, Tool
         return EmbeddedEngine(models or (MODEL,), rate=rate, family=output_format), servers
     if family is not None:
         raise settings.error("family", "it does not apply to a script, which names the families of its rules")
-    for name in ("tool_server", "code_interpreter", "web_search"):
-        if getattr(settings, name):
+    for name in TOOL_SETTINGS:
+        if getattr(settings, name) != DEFAULTS[name]:
             raise settings.error(name, "it does not apply to a script, whose calls have the results of their tools (`returns`)")
     rules = read_rules(script)
     if settings.workers > 1 and not any(isinstance(rule, RecordedRule) for rule in rules):
