@@ -150,6 +150,16 @@ def test_the_name_of_a_hosted_tool_is_that_of_the_tool_that_the_model_sees(file_
     assert declared.recipient("functions.file_search") == route
 
 
+@pytest.mark.parametrize("hosted", [None, (), {"code_interpreter", "web_search"}])
+@pytest.mark.parametrize("tool", [{"type": "code_interpreter"}, {"type": "mcp", "server_label": "code_interpreter"}])
+def test_a_function_with_the_label_of_a_tool_that_the_server_runs_calls_it_as_in_vllm(hosted, tool):
+    own = [{"type": "function", "name": name} for name in ("code_interpreter", "web_search_preview")]
+    declared = Routing.from_request({"tools": [*own, tool, {"type": "web_search"}]}, hosted)
+    kinds = [declared.function(each["name"]).kind for each in own]
+    assert kinds == (["code_interpreter_call", "web_search_call"] if hosted else ["function_call", "function_call"])
+    assert not hosted or declared.function("code_interpreter").payload == "input"
+
+
 @pytest.mark.parametrize("hosted", [None, (), {"code_interpreter"}])
 def test_the_label_of_a_server_only_begins_the_names_of_its_tools(hosted):
     declared = Routing.from_request({"tools": [{"type": "mcp", "server_label": "code_interpreter"}]}, hosted)

@@ -198,19 +198,30 @@ def _declared(tools: Sequence[Mapping[str, object]], hosted: Container[str] | No
     """Yield the recipients of declared tools with their routes; a function with a reserved name requires `functions.`."""
     calls = [_hosted_call(tool, hosted) for tool in tools]
     reserved = {*_NO_CALL, *(call.name for call in calls if call is not None and call.name == call.recipient)}
+    labels = {call.label: call for call in calls if call is not None and hosted is not None}
     for tool, call in sorted(zip(tools, calls, strict=True), key=lambda each: hosted is None and each[1] is not None):
-        if call is not None:
-            yield from _hosted_recipients(call)
+        if call is not None and call.name == call.recipient:
+            yield call.recipient, _hosted_route(call)
+        elif call is not None:
+            yield from _recipients(call.name, _hosted_route(call))
         elif tool.get("type") == "namespace":
-            space = as_text(tool.get("name"))
-            for member in _mappings(tool.get("tools")):
-                route = route_declared(member, {"namespace": space})
-                if route is not None:
-                    for between in (SEPARATOR, "."):
-                        yield from _recipients(f"{space}{between}{route.fields['name']}", route)
+            yield from _in_namespace(tool)
         elif (route := route_declared(tool)) is not None:
             name = str(route.fields["name"])
-            yield from _recipients(name, route) if name not in reserved else [(f"functions.{name}", route)]
+            if name in labels:  # as in vLLM, where such a function shows the hosted tool to the model
+                yield from _recipients(name, _hosted_route(labels[name]))
+            elif name in reserved:
+                yield f"functions.{name}", route
+            else:
+                yield from _recipients(name, route)
+
+
+def _in_namespace(namespace: Mapping[str, object]) -> Iterator[tuple[str, Route]]:
+    space = as_text(namespace.get("name"))
+    for tool in _mappings(namespace.get("tools")):
+        if (route := route_declared(tool, {"namespace": space})) is not None:
+            for between in (SEPARATOR, "."):
+                yield from _recipients(f"{space}{between}{route.fields['name']}", route)
 
 
 def _hosted_call(tool: Mapping[str, object], hosted: Container[str] | None) -> HostedCall | None:
@@ -221,12 +232,11 @@ def _hosted_call(tool: Mapping[str, object], hosted: Container[str] | None) -> H
     return call
 
 
-def _hosted_recipients(call: HostedCall) -> Iterator[tuple[str, Route]]:
+def _hosted_route(call: HostedCall) -> Route:
     if call.kind == _PYTHON.kind:
-        yield call.recipient, _PYTHON
-    else:
-        fields = {"name": call.name} if call.payload == "fields" else NO_FIELDS
-        yield from _recipients(call.name, Route(call.kind, fields, call.payload, call.recipient.partition(".")[2]))
+        return _PYTHON
+    fields = {"name": call.name} if call.payload == "fields" else NO_FIELDS
+    return Route(call.kind, fields, call.payload, call.recipient.partition(".")[2])
 
 
 def _recipients(name: str, route: Route) -> Iterator[tuple[str, Route]]:
