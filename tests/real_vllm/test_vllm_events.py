@@ -257,7 +257,9 @@ def failing(fault):
     ],
     ids=["refused", "failed", "aborted"],
 )
-def test_a_response_that_the_engine_ends_is_answered_and_stored_alike_in_every_mode(server, fields, end, streamed, background):
+def test_a_response_that_the_engine_ends_is_stored_as_it_is_answered_unless_it_is_refused_at_once(
+    server, fields, end, streamed, background
+):
     request = {**ENDLESS, **fields, "stream": streamed, "background": background}
     if streamed:
         response = judged(stream(server.url, request, **{HEADER: GPT_OSS}) + DONE_FRAME)[-1]["response"]

@@ -229,8 +229,8 @@ def test_a_gateway_offers_the_tool_as_a_function_of_a_responses_service(url):
     call = Open("function_call", {"name": "memory", "call_id": "call_1"})
     calling = b"".join(driver.feed([Start(), call, '{"query": "the trip"}', Close(), Finish()]))
     driver = ResponseDriver({"model": "m"}, writer=SseWriter(), ids=SequentialIds(), clock=lambda: 7)
-    said = b"".join(driver.feed([Start(), Open("message"), "Ulm.", Close(), Finish()]))
-    replies = Reply((calling,)), Reply((said,))
+    answer = b"".join(driver.feed([Start(), Open("message"), "Ulm.", Close(), Finish()]))
+    replies = Reply((calling,)), Reply((answer,))
     with gateway(*replies, api="responses", hosted=["memory"], tools=ToolServers({"memory": url})) as (served, upstream):
         assert output(served) == [LEGAL[7]["item"]]
     assert [tool["name"] for tool in upstream.bodies[0]["tools"]] == ["memory"]

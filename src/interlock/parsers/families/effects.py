@@ -65,10 +65,13 @@ class ParserSettings:
     count: ReasoningCounter | None = None
 
     @classmethod
-    def from_request(cls, body: Mapping[str, object]) -> ParserSettings:
-        """Return the settings for a request body. Without tools, or with `tool_choice` `none`, calls are text."""
+    def from_request(cls, body: Mapping[str, object], routing: Routing | None = None) -> ParserSettings:
+        """Return the settings for a request body, with a routing in place of the request's own.
+
+        Without tools, or with `tool_choice` `none`, calls are text.
+        """
         return cls(
-            Routing.from_request(body),
+            routing or Routing.from_request(body),
             Schemas.from_request(body),
             calls=bool(body.get("tools")) and body.get("tool_choice") != "none",
             parallel=body.get("parallel_tool_calls") is not False,

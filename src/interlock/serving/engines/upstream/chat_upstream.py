@@ -313,8 +313,7 @@ class ChatTranslator(CompletionsTranslator[ChatChoice]):
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         if tagged.tool_parser is None:
             return cls(call, parser, names, None, TaggedReasoning(FamilyParser(model_family)))
-        settings = ParserSettings.from_request(call.declared)
-        settings.routing = routing
+        settings = ParserSettings.from_request(call.declared, routing)
         return cls(call, FamilyParser(model_family, settings), names, model_family)
 
     def _read_choice(self, choice: ChatChoice) -> Sequence[Chunk]:

@@ -255,8 +255,8 @@ class FamilyTranslator(VllmTranslator):
 
     @classmethod
     def begin(cls, call: UpstreamCall, tagged: Tagged) -> FamilyTranslator:
-        settings, names = ParserSettings.from_request(call.declared), FunctionNames()
-        settings.routing = names.routing(call.routing)
+        names = FunctionNames()
+        settings = ParserSettings.from_request(call.declared, names.routing(call.routing))
         model_family = family(tagged.tool_parser, tagged.reasoning_parser)
         parser = FamilyParser(model_family, settings)
         return cls(call, parser, names, parser, model_family, settings)

@@ -61,8 +61,7 @@ def reader(family: Family | None, body: Mapping[str, object], call: VllmCall, ho
     has_markers = not needs or needs in special.values()
     writes_json = forced and compat.writes_json(call.parser)
     if family is not None and call.parser is not None and has_markers and not writes_json:
-        settings = ParserSettings.from_request(body)
-        settings.routing = routing
+        settings = ParserSettings.from_request(body, routing)
         return FamilyReader(FamilyParser(family, evolve(settings, special=special)), special, family)
     count = None if call.parser is None else call.parser.count_reasoning_tokens
     parser = ChatParser(routing, call.request.include_reasoning, count)
